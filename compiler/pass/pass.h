@@ -1,0 +1,37 @@
+/* pass.h -- the passes, one function and one file each. pipeline.c runs them in order.
+ *
+ * A tensor pass takes a graph and returns the graph that replaces it. Passes never include each
+ * other and keep nothing between calls.
+ */
+#ifndef GRADCC_PASS_H
+#define GRADCC_PASS_H
+
+#include "ir/program.h"
+#include "op/op.h"
+
+/* expand.c: sets what the later passes need: CUSTOM ops other than ATTENTION and ATTENTION_GRAD
+   become smaller ops (cross entropy is a row kernel after that). Runs after grad. With all set
+   (-O0 and checks), attention too. */
+Graph *pass_expand(Graph *g, bool all);
+
+/* simplify.c + rules.def: rewrite rules, constant folding, views merged (reshape of reshape,
+   transpose pairs, slice of concat, sum of disjoint pads -> concat), dead code. */
+Graph *pass_simplify(Graph *g);
+
+/* grad.c: reverse mode. Adds SINK_GRAD contributions for every parameter that the SINK_SUM of
+   slots with weight != 0 reaches; the adjoint of slot k's sum is SEED(k). Nodes it makes have
+   backward = true and undoes set. Reports (diag_error at the user's line) ops without a
+   derivative on the way, and parameters that no loss reaches. */
+Graph *pass_grad(Graph *g);
+
+/* Adjoints for the tests: the sinks SINK_RESULT of the result are the adjoints of `wrt` when the
+   adjoint of SINK_RESULT k of g is d_out[k] (inputs that are appended to the program). */
+Graph *grad_of_results(Graph *g, Node *const *wrt, int n_wrt);
+
+/* keep.c: which forward values the backward pass of a loop keeps, and which it computes again:
+   a value is kept when the forward pass has to store it anyway (operand or result of a product,
+   a reduction, a carry, a gather); pointwise values and views are computed again from kept ones.
+   Stacks that nobody reads disappear. Runs after grad and simplify. */
+Graph *pass_keep(Graph *g);
+
+#endif
