@@ -98,6 +98,9 @@ void  diag_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int   diag_count(const Context *cx);                         /* errors so far */
 void  diag_flush(Context *cx, FILE *out);                    /* print all, in source order */
 
+/* echo.c: the source line of at, and under it a caret and the marks. */
+void  diag_print_echo(Text *out, const Context *cx, Span at, const Span *mark, int n_marks);
+
 /* The candidate nearest to word (Damerau-Levenshtein, at most a third of the length), or NULL. */
 const char *diag_suggest(const char *word, const char *const *candidates, int n);
 
