@@ -1,0 +1,214 @@
+/* rt.h -- all that emitted code knows of the runtime, in sections by folder.
+ *
+ * Sizes are ptrdiff_t. "real" is float or double, fixed per model; functions come as _f32 and _f64.
+ * Nothing here allocates or reads the disk inside a step.
+ */
+#ifndef GRADCC_RT_H
+#define GRADCC_RT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "num.h"                                /* inline math, Philox, conversions */
+
+/* ---- the arena ------------------------------------------------------------------------------ */
+
+#define RT_ALIGN          64
+#define RT_SIZE(type, n)  ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
+#define RT_AT(arena, at)  ((void *)((char *)(arena) + (at)))
+#define RT_UNUSED(x)      ((void)(x))
+
+enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
+
+/* ---- the model table ------------------------------------------------------------------------ */
+
+typedef enum { RT_F32, RT_F64, RT_I32 } RtType;
+typedef enum { RT_WEIGHT, RT_BIAS, RT_GAIN, RT_EMBEDDING, RT_STATE } RtRole;
+typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
+typedef enum { RT_SGD, RT_ADAM, RT_ADAMW } RtOptKind;
+typedef enum { RT_CONSTANT, RT_LINEAR, RT_COSINE } RtSchedKind;
+
+typedef struct { RtInitKind kind; double value; } RtInit;   /* NORMAL: std; UNIFORM: bound */
+
+typedef struct {                                /* a size bound when the program starts          */
+    const char *name;
+    bool        batch;                          /* the sample axis: set by the program, not by --dims */
+    ptrdiff_t   value;                          /* from the train block; 0 = must be given       */
+    const char *where;                          /* "chargpt.model:4"                             */
+} RtDim;
+
+typedef struct { ptrdiff_t count, stride; } RtStack;
+
+typedef struct {                                /* one row stands for all repetitions of a stack */
+    const char *path;                           /* "h.*.attn.c_attn.weight": one * per stack     */
+    RtRole      role;
+    bool        decay;
+    int         rank;                           /* of one repetition                             */
+    ptrdiff_t   shape[RT_MAX_RANK];
+    ptrdiff_t   at;                             /* first element in the flat buffer              */
+    int         n_stacks;                       /* element (i, j) of nested stacks starts at     */
+    RtStack     stack[RT_MAX_STACKS];           /* at + i*stack[0].stride + j*stack[1].stride    */
+    RtInit      init;
+    const char *fit;                            /* "mean" or "std" of input fit_input, or NULL   */
+    int         fit_input;
+    const char *where;
+} RtParam;
+
+typedef struct {
+    const char *name;
+    RtType      type;                           /* RT_I32 or the model's real type               */
+    int         rank;                           /* sizes by RtModel.input_shape; axis 0 is the batch */
+    bool        ranged, has_ignore;             /* integers: lo <= v < hi, or v == ignore        */
+    int64_t     lo, hi, ignore;
+    const char *where;
+} RtInput;
+
+typedef struct { const char *name; int rank; const char *where; } RtOutput;   /* of real type   */
+
+typedef struct {                                /* a mean over data: (sum, count)                */
+    const char *name;
+    const char *text;                           /* "mean(cross_entropy(logits, targets))"        */
+    double      weight;                         /* in the loss; 0 = metrics only                 */
+    const char *where;
+} RtSlot;
+
+typedef struct { const char *name, *where; } RtMetric;
+
+typedef struct { const char *loss; ptrdiff_t from, to; RtOptKind optimizer; const char *where; } RtObjective;
+
+typedef enum { RT_MAP_WINDOW, RT_MAP_COL, RT_MAP_COLS } RtMapKind;
+typedef struct { int input; RtMapKind kind; const char *column; const char *where; } RtMap;
+                                                /* ranges by RtModel.map_range                   */
+
+typedef struct {                                /* the train block: defaults of the flags        */
+    bool        present;
+    const char *reader, *path, *val_path;       /* reader: "text", "csv", "tokens" or NULL       */
+    double      split;                          /* training share of the data                    */
+    bool        header;                         /* csv: the first row names the columns          */
+    const char *vocab;                          /* text: "bytes" or "chars"                      */
+    const RtMap *maps;
+    int         n_maps;
+    int64_t     batch, accumulate;
+    RtOptKind   optimizer;
+    double      beta1, beta2, eps, momentum, weight_decay;
+    bool        nesterov;
+    RtSchedKind schedule;
+    double      lr, lr_end;
+    int64_t     warmup, decay_steps;            /* decay_steps 0 = steps                         */
+    double      clip;                           /* 0 = no clipping                               */
+    int64_t     steps, eval_every, save_every, log_every, keep;
+    uint64_t    seed;
+    const char *out;                            /* NULL = <model>.run                            */
+    const char *where;
+} RtTrain;
+
+typedef struct RtRun  RtRun;
+typedef struct RtStep RtStep;
+
+typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
+
+typedef struct {
+    const char        *name;                    /* "chargpt"                                     */
+    const char        *source;                  /* "chargpt.model"                               */
+    uint32_t           source_crc;              /* of its text; program hash of checkpoints      */
+    RtType             real;
+    const RtDim       *dims;       int n_dims;
+    const RtParam     *params;     int n_params;
+    ptrdiff_t          n_elems;                 /* of the flat parameter buffer                  */
+    const RtInput     *inputs;     int n_inputs;
+    const RtOutput    *outputs;    int n_outputs;
+    const RtSlot      *slots;      int n_slots;
+    const RtMetric    *metrics;    int n_metrics;
+    const RtObjective *objectives; int n_objectives;
+    RtTrain            train;
+
+    /* dims: values in the order of .dims */
+    const char *(*check_dims)(const ptrdiff_t *dims);       /* NULL, or the constraint that fails */
+    void   (*input_shape)(const ptrdiff_t *dims, int input, ptrdiff_t *shape);
+    void   (*output_shape)(const ptrdiff_t *dims, int output, ptrdiff_t *shape);
+    void   (*map_range)(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi);
+    size_t (*arena_bytes)(const ptrdiff_t *dims, RtEntry entry);
+    void   (*step)(RtRun *run, RtStep *s);                  /* one update; NULL without a loss   */
+    void   (*evaluate)(RtRun *run, RtStep *s);              /* adds sums and counts of one batch */
+    void   (*forward)(RtRun *run, RtStep *s);               /* fills run->outputs; NULL without outputs */
+    void   (*metric_values)(const double *mean, double *value);   /* from means of the slots     */
+} RtModel;
+
+/* ---- what a step reads and writes ----------------------------------------------------------- */
+
+struct RtStep {                                 /* device memory on a GPU                        */
+    double   sum[RT_MAX_SLOTS];                 /* of the slots, over the update                 */
+    double   count[RT_MAX_SLOTS];               /* over the whole global batch, before backward  */
+    double   seed[RT_MAX_SLOTS];                /* weight / count; 0 where the count is 0        */
+    RtKey    key;                               /* of the generator: run seed and step           */
+    int64_t  sample;                            /* global index in the update of the micro-step's first sample */
+    bool     add;                               /* gradients: false = the first write replaces   */
+    bool     finite;                            /* all gradients of all ranks are finite         */
+    double   norm;                              /* global norm of the gradient                   */
+    double   factor;                            /* what the update multiplies gradients with: clip */
+    double   lr;
+    int64_t  applied;                           /* updates applied before this one               */
+};
+
+struct RtRun {                                  /* the part that emitted code sees               */
+    const RtModel *model;
+    void       *p, *d_p;                        /* flat parameters and gradients, real type      */
+    void       *arena;
+    int         micro_steps;                    /* of this update                                */
+    ptrdiff_t   dims[RT_MAX_DIMS];              /* of the current micro-step or batch            */
+    const void *inputs[RT_MAX_DIMS];            /* of the current micro-step or batch            */
+    void       *outputs[RT_MAX_DIMS];           /* filled by forward                             */
+    struct RtState *state;                      /* core/train.c's own: options, data, optimizer  */
+};
+
+void rt_begin_step(RtRun *run, RtStep *s);      /* sums and counts 0, key, rate                  */
+void rt_begin_micro(RtRun *run, RtStep *s, int micro);      /* dims, inputs and sample of a micro-step */
+void rt_seed_losses(RtRun *run, RtStep *s);     /* counts over all ranks; weight / count, 0 if 0 */
+void rt_reduce_gradients(RtRun *run, RtStep *s);            /* sum over ranks                    */
+void rt_finite_and_norm(RtRun *run, RtStep *s); /* finite? global norm                           */
+void rt_clip(RtRun *run, RtStep *s);            /* factor = min(1, clip / norm)                  */
+void rt_update_sgd(RtRun *run, RtStep *s);      /* each: nothing unless s->finite                */
+void rt_update_adam(RtRun *run, RtStep *s);
+void rt_update_adamw(RtRun *run, RtStep *s);
+void rt_end_step(RtRun *run, RtStep *s);        /* counters advance on applied updates           */
+
+/* ---- cpu: products and attention ------------------------------------------------------------ */
+
+/* c[m,n] (+)= a[m,k] @ b[k,n] (+ bias[n]) for each of batch[0]*batch[1] problems. ta: a is stored
+   [k,m]; tb: b is stored [n,k]. lda.. are row strides of the stored matrices, 0 = dense. */
+typedef struct {
+    ptrdiff_t   m, n, k;
+    bool        ta, tb, add;
+    ptrdiff_t   lda, ldb, ldc;
+    ptrdiff_t   batch[2];                       /* 0 = 1                                         */
+    ptrdiff_t   step_a[2], step_b[2], step_c[2];            /* elements per batch index          */
+    const void *bias;                           /* or NULL; not with add                         */
+} RtMatmul;
+
+void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p);
+void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p);
+
+/* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t + S - T.
+   A step gives the distance of b, h and t in elements; the last axis is dense. lse[b,h,t] dense. */
+typedef struct { ptrdiff_t b, h, t; } RtHeads;
+typedef struct {
+    ptrdiff_t B, H, T, S, D, E;
+    double    scale;
+    bool      causal;
+    RtHeads   q, k, v, y;                       /* gradients have steps of their own:            */
+    RtHeads   d_q, d_k, d_v, d_y;
+} RtAttention;
+
+void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v, RtAttention a);
+void rt_attention_f64(double *y, double *lse, const double *q, const double *k, const double *v, RtAttention a);
+void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, const float *k, const float *v,
+                           const float *y, const float *lse, const float *d_y, RtAttention a);
+void rt_attention_grad_f64(double *d_q, double *d_k, double *d_v, const double *q, const double *k, const double *v,
+                           const double *y, const double *lse, const double *d_y, RtAttention a);
+
+/* ---- core ------------------------------------------------------------------------------------ */
+
+int rt_main(const RtModel *model, int argc, char **argv);
+
+#endif
