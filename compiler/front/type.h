@@ -46,11 +46,12 @@ const Dim  *dim_sym(Dims *ds, const Symbol *s);
 const Dim  *dim_add(Dims *ds, const Dim *a, const Dim *b);
 const Dim  *dim_sub(Dims *ds, const Dim *a, const Dim *b);
 const Dim  *dim_mul(Dims *ds, const Dim *a, const Dim *b);
-const Dim  *dim_floor_div(Dims *ds, const Dim *a, const Dim *b);
+const Dim  *dim_floor_div(Dims *ds, const Dim *a, const Dim *b);     /* NULL when b is 0, as dim_mod */
 const Dim  *dim_mod(Dims *ds, const Dim *a, const Dim *b);
 /* a / b where b divides a: cancels where the polynomial allows it; otherwise an atom that claims it.
    NULL when both have values and b does not divide a, or b is 0. */
 const Dim  *dim_exact_div(Dims *ds, const Dim *a, const Dim *b);
+/* NULL where a division of d no longer divides, or divides by 0. */
 const Dim  *dim_replace(Dims *ds, const Dim *d, const Symbol *s, const Dim *by);
 
 bool        dim_same(const Dim *a, const Dim *b);               /* equal for all run-time dims */
@@ -63,7 +64,9 @@ int64_t     dim_eval(const Dim *d, const int64_t *values);      /* values by sym
 /* Proven a <= b for all positive run-time dims (coefficient-wise); false = unknown. */
 bool        dim_le(Dims *ds, const Dim *a, const Dim *b);
 
-/* "B*T", "3*C", "Tmax - T". With parts: name of each symbol through the function (emitters say "n.B"). */
+/* "B*T", "3*C", "Tmax - T", "C/H" (exact), "T//2" (floor). With parts: name of each symbol through
+   the function (emitters say "n.B"), and floor division as "/", as C has it. parenthesise_sums
+   wraps whatever may not stand as a factor: sums, quotients, what begins with a minus. */
 const char *dim_text(Context *cx, const Dim *d);
 typedef const char *(*DimNamer)(const Symbol *s, void *user);
 void        dim_print(Text *t, const Dim *d, DimNamer namer, void *user, bool parenthesise_sums);
