@@ -1,0 +1,140 @@
+# gradcc: build, demo, tests, benchmarks, installation.
+#
+#   make            the compiler (build/gradcc) and the runtime library
+#   make demo       installs what is missing, builds, trains a small GPT on text and prints a sample
+#   make test       installs what is missing, builds, runs all tests
+#   make test-long  the tests that train for minutes
+#   make bench      side by side with PyTorch where it is installed (BENCH=name for one)
+#   make install    PREFIX=/usr/local DESTDIR=
+#
+# Variables: BUILD (folder of outputs), CC, MARCH (native), ONEDNN=0 (build without it), SAN=1
+# (address and undefined-behaviour sanitizers), DATA=file (text of the demo).
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+MARCH  ?= native
+CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
+
+PACKAGES = gcc make flex bison pkg-config libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
+           libdnnl-dev clang clang-format python3
+
+WARN     = -Wall -Wextra -Wshadow -Wconversion -Werror
+SANFLAGS = $(if $(SAN),-fsanitize=address$(,)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+,        := ,
+VERSION  = 0.1
+
+# ---- what is here: probes compile and link ----------------------------------------------------
+
+probe = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | \
+          $(CC) -x c - -o /dev/null $(3) 2>/dev/null && echo 1)
+ifneq ($(ONEDNN),0)
+HAVE_ONEDNN := $(call probe,oneapi/dnnl/dnnl.h,dnnl_version() == 0,-ldnnl)
+endif
+
+RT_LIBS = $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -fopenmp
+
+# ---- sources ----------------------------------------------------------------------------------
+
+CC_SRC  := $(sort $(wildcard compiler/*.c compiler/*/*.c))
+RT_SRC  := $(sort $(wildcard runtime/*/*.c))
+ifeq ($(HAVE_ONEDNN),)
+RT_SRC  := $(filter-out runtime/cpu/matmul_onednn.c,$(RT_SRC))
+endif
+CC_OBJ  := $(CC_SRC:%.c=$(BUILD)/%.o) $(BUILD)/grammar/parser.o $(BUILD)/grammar/lexer.o
+RT_OBJ  := $(RT_SRC:%.c=$(BUILD)/%.o)
+
+CC_FLAGS = -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) $(SANFLAGS) -Icompiler -I$(BUILD)/grammar -MMD -MP
+RT_FLAGS = -std=c11 -D_GNU_SOURCE -O3 -g -march=$(MARCH) -fopenmp -ffp-contract=off $(WARN) $(SANFLAGS) \
+           $(if $(HAVE_ONEDNN),-DHAVE_ONEDNN) -Iruntime -MMD -MP
+GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
+
+.PHONY: all deps demo test test-long bench bless same asan install uninstall format clean
+all: $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
+
+$(BUILD)/gradcc: $(CC_OBJ)
+	$(CC) $(SANFLAGS) -o $@ $^ -lm
+
+$(BUILD)/libgradcc_rt.a: $(RT_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+# What an emitted program is linked with besides the runtime; gradcc reads it.
+$(BUILD)/rt.libs: Makefile
+	@mkdir -p $(@D)
+	@echo '$(strip $(RT_LIBS) $(SANFLAGS))' > $@
+
+$(BUILD)/compiler/%.o: compiler/%.c | $(BUILD)/grammar/parser.h
+	@mkdir -p $(@D)
+	$(CC) $(CC_FLAGS) -DGRADCC_VERSION='"$(VERSION)"' -c -o $@ $<
+
+$(BUILD)/runtime/%.o: runtime/%.c
+	@mkdir -p $(@D)
+	$(CC) $(RT_FLAGS) -c -o $@ $<
+
+$(BUILD)/grammar/parser.c $(BUILD)/grammar/parser.h &: grammar/parser.y
+	@mkdir -p $(@D)
+	bison -Wall -Wcounterexamples -Werror -d -o $(BUILD)/grammar/parser.c $<
+
+$(BUILD)/grammar/lexer.c $(BUILD)/grammar/lexer.h &: grammar/lexer.l
+	@mkdir -p $(@D)
+	flex -o $(BUILD)/grammar/lexer.c --header-file=$(BUILD)/grammar/lexer.h $<
+
+$(BUILD)/grammar/%.o: $(BUILD)/grammar/%.c $(BUILD)/grammar/parser.h $(BUILD)/grammar/lexer.h
+	$(CC) $(CC_FLAGS) $(GEN_FLAGS) -Igrammar -c -o $@ $<
+
+-include $(CC_OBJ:.o=.d) $(RT_OBJ:.o=.d)
+
+# ---- dependencies: installs what is missing on Debian and Ubuntu --------------------------------
+
+deps:
+	@missing=; for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	echo "installing:$$missing"; \
+	command -v apt-get >/dev/null || { echo "no apt-get here: please install the packages above"; exit 1; }; \
+	$$sudo apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing >/dev/null
+
+# ---- demo, tests, benchmarks --------------------------------------------------------------------
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/demo.sh $(DATA)
+
+test: deps
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) CC=$(CC) tests/run.sh
+
+test-long: all
+	@BUILD=$(BUILD) CC=$(CC) tests/run.sh long
+
+bless: all
+	@BUILD=$(BUILD) CC=$(CC) BLESS=1 tests/run.sh syntax errors emit pass
+
+bench: all
+	@BUILD=$(BUILD) tests/bench/run.sh $(BENCH)
+
+same: all
+	@BUILD=$(BUILD) tests/same.sh $(BASE)
+
+asan:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 MARCH=$(MARCH) all
+
+format:
+	clang-format -i $(filter-out %.def,$(CC_SRC) $(RT_SRC) $(wildcard compiler/*/*.h runtime/*.h))
+
+install: all
+	install -D -m 755 $(BUILD)/gradcc $(DESTDIR)$(PREFIX)/bin/gradcc
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc runtime/rt.h runtime/num.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc models/prelude.model
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models $(filter-out models/prelude.model,$(wildcard models/*.model))
+
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/bin/gradcc $(DESTDIR)$(PREFIX)/include/gradcc \
+	       $(DESTDIR)$(PREFIX)/lib/gradcc $(DESTDIR)$(PREFIX)/share/gradcc
+
+clean:
+	rm -rf $(BUILD)
