@@ -64,6 +64,9 @@ typedef enum { RT_SPLIT_TRAIN, RT_SPLIT_VAL } RtSplit;
 /* Opens and checks the whole data set (ranges of integer inputs included) for these dims. vocab:
    of a checkpoint (JSON array of strings) or NULL. */
 RtData *rt_data_open(const RtModel *m, const RtTrain *t, const ptrdiff_t *dims, const char *vocab);
+/* Encodes and decodes only, without any file: of a model trained on text, with the vocabulary of
+   its checkpoint. NULL: the data have no vocabulary (ids are all there is). */
+RtData *rt_data_open_vocab(const RtModel *m, const RtTrain *t, const char *vocab);
 void    rt_data_close(RtData *d);
 int64_t rt_data_samples(const RtData *d, RtSplit split);    /* N: samples of one epoch           */
 /* Fills n samples into inputs[] (one buffer per input, n rows). Training: sample i of the run is

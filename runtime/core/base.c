@@ -13,7 +13,6 @@
  *
  * Several faults are separated by commas. /proc and /sys are read outside the table.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
