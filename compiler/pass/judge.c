@@ -1,0 +1,122 @@
+/* judge.c -- proves a memory plan right, knowing nothing of how it was made.
+ *
+ * Two proofs. (1) By running: the steps are walked in execution order (loop bodies twice) at the
+ * training dims; each arena buffer remembers whether its bytes still hold its value; a write to one
+ * buffer spoils every other one whose bytes it overlaps; a step may read only unspoiled buffers that
+ * were written before. (2) For all dims: of two buffers that both hold a value at some moment of
+ * that walk, one lies above the other by the `below` relation, so their formulas keep them apart
+ * whatever the dims are.
+ */
+#include "op/op.h"
+#include "pass/kernel.h"
+
+typedef struct {
+    Context    *cx;
+    Routine    *r;
+    int         n;
+    bool       *holds;                          /* per buffer: written and not spoiled */
+    bool       *above;                          /* [x][y]: x lies above y for all dims */
+    const char *wrong;
+} Judge;
+
+static const Buffer *place_of(const Buffer *b)
+{
+    while (b->over != NULL)
+        b = b->over;
+    return b;
+}
+
+static bool overlap(const Buffer *a, const Buffer *b)
+{
+    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static void close_above(Judge *j, const Buffer *x, const Buffer *under)
+{
+    for (int i = 0; i < under->below.len; i++) {
+        const Buffer *y = under->below.at[i];
+        if (j->above[x->id * j->n + y->id])
+            continue;
+        j->above[x->id * j->n + y->id] = true;
+        close_above(j, x, y);
+    }
+}
+
+static bool effect_adds(const Kernel *k, int arg)
+{
+    for (int i = 0; i < k->effects.len; i++)
+        if (k->effects.at[i].access.arg == arg && k->effects.at[i].add != ADD_NEVER)
+            return k->effects.at[i].add != ADD_LATER && k->effects.at[i].add != ADD_FLAG_LATER;
+    if (arg == 0 && k->kind == KERNEL_MATMUL)
+        return k->matmul.add == ADD_ALWAYS || k->matmul.add == ADD_FLAG;
+    if (arg == 0 && k->kind == KERNEL_SCATTER)
+        return k->scatter.add == ADD_ALWAYS || k->scatter.add == ADD_FLAG;
+    return false;
+}
+
+static void judge_step(Judge *j, const Step *s)
+{
+    const Kernel *k = s->kernel;
+    for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
+        const Buffer *b = s->operands[a].buffer;
+        const bool    reads = (k->args.at[a].read && !k->args.at[a].written) ||
+                              !k->args.at[a].written || effect_adds(k, a);
+        if (b->kind == BUF_ARENA && reads && !j->holds[b->id])
+            j->wrong = arena_printf(j->cx->arena, "step %d (%s) reads %s, which is not written yet "
+                                    "or was overwritten", s->number, k->name, b->name);
+    }
+    for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
+        const Buffer *b = s->operands[a].buffer;
+        if (!k->args.at[a].written || b->kind != BUF_ARENA)
+            continue;
+        for (int i = 0; i < j->n; i++) {
+            const Buffer *o = j->r->buffers.at[i];
+            if (o == b || o->kind != BUF_ARENA || !j->holds[i] || o->bytes == 0 || b->bytes == 0)
+                continue;
+            const Buffer *x = place_of(b), *y = place_of(o);
+            if (overlap(b, o))
+                j->holds[i] = false;
+            else if (x != y && b->first <= o->last && o->first <= b->last &&
+                     !j->above[x->id * j->n + y->id] && !j->above[y->id * j->n + x->id])
+                j->wrong = arena_printf(j->cx->arena, "%s and %s live together in step %d, and "
+                                        "nothing keeps them apart at other dims",
+                                        b->name, o->name, s->number);
+        }
+        j->holds[b->id] = true;
+    }
+}
+
+static void judge_steps(Judge *j, const Steps *steps)
+{
+    for (int i = 0; i < steps->len && j->wrong == NULL; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel != NULL) {
+            judge_step(j, s);
+        } else {
+            judge_steps(j, &s->body);
+            judge_steps(j, &s->body);
+        }
+    }
+}
+
+const char *plan_judge(KernelProgram *kp, Routine *r)
+{
+    Context  *cx = kp->program->cx;
+    const int n = r->buffers.len;
+    Judge     j = { .cx = cx, .r = r, .n = n };
+    j.holds = NEW_ARRAY(cx->scratch, bool, n + 1);
+    j.above = NEW_ARRAY(cx->scratch, bool, (size_t)n * (size_t)n + 1);
+    for (int i = 0; i < n; i++) {
+        const Buffer *b = r->buffers.at[i];
+        if (b->kind != BUF_ARENA)
+            continue;
+        if (b->over == NULL && (b->offset < 0 || b->offset + b->bytes > r->arena_bytes))
+            return arena_printf(cx->arena, "%s lies outside the arena", b->name);
+        if (b->over != NULL && (place_of(b)->offset != b->offset || place_of(b)->bytes < b->bytes))
+            return arena_printf(cx->arena, "%s does not fit the place of %s", b->name,
+                                place_of(b)->name);
+        close_above(&j, b, b);
+    }
+    judge_steps(&j, &r->steps);
+    return j.wrong;
+}

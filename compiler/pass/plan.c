@@ -1,0 +1,358 @@
+/* plan.c -- places the arena buffers of a routine.
+ *
+ * In: buffers with their lives (order.c). Out: `over` (in place), `below`, offsets and bytes at the
+ * training dims, the arena's size and the bound it is measured against.
+ *
+ * Placement is chosen at the training dims: buffers are taken in several orders (by size, by size
+ * times life, by first use), each put into the lowest gap among those that live at the same time;
+ * the smallest arena wins. Offsets must hold for all dims, so they are formulas: a buffer lies above
+ * the end of every simultaneously living buffer that the chosen placement put below it,
+ *     offset(x) = max over y in below(x) of offset(y) + bytes(y),
+ * and `below` keeps only those that no other member implies.
+ */
+#include <stdlib.h>
+
+#include "op/op.h"
+#include "pass/kernel.h"
+
+enum { ALIGN = 64, UNSET_DIM = 16 };
+
+typedef struct {
+    Buffer *root;                       /* stands for all that share its place */
+    int     first, last;
+    int64_t bytes, offset;
+    bool    placed;
+} Place;
+
+typedef struct {
+    Context *cx;
+    Dims    *dims;
+    Routine *r;
+    int64_t *values;                    /* of the symbols, at the training dims */
+    Place   *places;                    /* one per root */
+    int      n_places;
+    int     *place_of;                  /* buffer id -> place, -1 = none */
+} Plan;
+
+/* ---- in place --------------------------------------------------------------------------------- */
+
+static bool same_dim(const Dim *a, const Dim *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return dim_same(a, b);
+}
+
+static bool same_element(const Kernel *k, const Access *a, const Access *b)
+{
+    if (a->index >= 0 || b->index >= 0 || a->guard >= 0 || b->guard >= 0)
+        return false;
+    if (!same_dim(a->offset, b->offset))
+        return false;
+    for (int i = 0; i < k->n_axes; i++)
+        if (!same_dim(a->stride[i], b->stride[i]))
+            return false;
+    return true;
+}
+
+/* May the store through argument `out` overwrite what argument `in` holds? Each element must be
+   read no later than it is written, by the same index. */
+static bool kernel_overwrites(const Kernel *k, int in, int out)
+{
+    const Effect *store = NULL;
+    if (k->kind != KERNEL_MAP || k->args.at[in].written || k->args.at[out].read ||
+        k->args.at[in].dtype != k->args.at[out].dtype)
+        return false;
+    for (int i = 0; i < k->effects.len; i++) {
+        const Effect *e = &k->effects.at[i];
+        if (e->kind != EFFECT_STORE)
+            return false;
+        if (e->access.arg == out) {
+            if (store != NULL || e->add != ADD_NEVER)
+                return false;
+            store = e;
+        }
+    }
+    if (store == NULL || k->values.at[store->value].level != LEVEL_ELEM)
+        return false;
+    for (int i = 0; i < k->values.len; i++) {
+        const Value *v = &k->values.at[i];
+        if (v->kind != VAL_LOAD || v->access.arg != in)
+            continue;
+        if (!same_element(k, &v->access, &store->access))
+            return false;
+    }
+    for (int i = 0; i < k->effects.len; i++)    /* a later phase may compute a load again */
+        if (k->effects.at[i].phase > store->phase)
+            return false;
+    return store->phase == k->n_phases - 1;
+}
+
+static bool one_use(const Step *s, const Buffer *b)
+{
+    int n = 0;
+    for (int a = 0; a < s->kernel->args.len; a++)
+        n += s->operands[a].buffer == b;
+    return n == 1;
+}
+
+static bool plain(const Operand *o)
+{
+    int64_t zero = 0;
+    if (o->offset != NULL && !(dim_value(o->offset, &zero) && zero == 0))
+        return false;
+    for (int d = 0; d < DEPTH_MAX; d++)
+        if (o->loop_stride[d] != NULL)
+            return false;
+    return true;
+}
+
+static void find_in_place(Plan *p, const Steps *steps, bool *taken)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL) {
+            find_in_place(p, &s->body, taken);
+            continue;
+        }
+        Kernel *k = s->kernel;
+        for (int out = 0; out < k->args.len; out++) {
+            Buffer *y = s->operands[out].buffer;
+            if (!k->args.at[out].written || y->kind != BUF_ARENA || y->over != NULL ||
+                y->first != s->position || !one_use(s, y) || !plain(&s->operands[out]))
+                continue;
+            for (int in = 0; in < k->args.len; in++) {
+                Buffer *x = s->operands[in].buffer;
+                if (in == out || x->kind != BUF_ARENA || taken[x->id] || x->last != s->position ||
+                    x->first == x->last || !one_use(s, x) || !plain(&s->operands[in]) ||
+                    x->dtype != y->dtype ||
+                    !dim_same(type_elems(p->dims, x->type), type_elems(p->dims, y->type)) ||
+                    !kernel_overwrites(k, in, out))
+                    continue;
+                y->over = x;
+                taken[x->id] = true;
+                k->args.at[in].exclusive = k->args.at[out].exclusive = false;
+                break;
+            }
+        }
+    }
+}
+
+static Buffer *root_of(Buffer *b)
+{
+    while (b->over != NULL)
+        b = b->over;
+    return b;
+}
+
+/* ---- placement -------------------------------------------------------------------------------- */
+
+static bool together(const Place *a, const Place *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static int64_t place_all(Plan *p, Place *const *order)
+{
+    int64_t  top = 0;
+    Place  **low = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);   /* placed, by offset */
+    int      n_low = 0;
+    for (int i = 0; i < p->n_places; i++) {
+        Place  *x = order[i];
+        int64_t at = 0;
+        for (int j = 0; j < n_low; j++) {       /* the lowest gap */
+            const Place *y = low[j];
+            if (!together(x, y) || y->offset + y->bytes <= at)
+                continue;
+            if (y->offset >= at + x->bytes)
+                break;
+            at = y->offset + y->bytes;
+        }
+        x->offset = at;
+        top = at + x->bytes > top ? at + x->bytes : top;
+        int j = n_low++;
+        for (; j > 0 && low[j - 1]->offset > at; j--)
+            low[j] = low[j - 1];
+        low[j] = x;
+    }
+    return top;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const Place *x = *(Place *const *)a, *y = *(Place *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->root->id - y->root->id;
+}
+
+static int by_area(const void *a, const void *b)
+{
+    const Place *x = *(Place *const *)a, *y = *(Place *const *)b;
+    const double u = (double)x->bytes * (x->last - x->first + 1);
+    const double v = (double)y->bytes * (y->last - y->first + 1);
+    if (u < v || u > v)
+        return u > v ? -1 : 1;
+    return x->root->id - y->root->id;
+}
+
+static int by_life(const void *a, const void *b)
+{
+    const Place *x = *(Place *const *)a, *y = *(Place *const *)b;
+    const int u = x->last - x->first, v = y->last - y->first;
+    if (u != v)
+        return u > v ? -1 : 1;
+    return by_size(a, b);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const Place *x = *(Place *const *)a, *y = *(Place *const *)b;
+    return x->first != y->first ? x->first - y->first : by_size(a, b);
+}
+
+typedef int (*Compare)(const void *, const void *);
+
+static void choose_placement(Plan *p)
+{
+    static const Compare compare[] = { by_size, by_area, by_life, by_first };
+    Place  **order = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);
+    int64_t  best = 0;
+    int      best_order = 0;
+    for (int pass = 0; pass <= 4; pass++) {     /* the last one repeats the best */
+        const int k = pass < 4 ? pass : best_order;
+        for (int i = 0; i < p->n_places; i++)
+            order[i] = &p->places[i];
+        qsort(order, (size_t)p->n_places, sizeof *order, compare[k]);
+        const int64_t top = place_all(p, order);
+        if (pass == 0 || top < best) {
+            best = top;
+            best_order = k;
+        }
+    }
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const Place *x = *(Place *const *)a, *y = *(Place *const *)b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return x->root->id - y->root->id;
+}
+
+/* below(x): the simultaneously living places under x that no other member already lies above. */
+static void link_below(Plan *p)
+{
+    const int n = p->n_places;
+    Place   **order = NEW_ARRAY(p->cx->scratch, Place *, n + 1);
+    bool     *under = NEW_ARRAY(p->cx->scratch, bool, (size_t)n * (size_t)n + 1);  /* [x][y]: y under x */
+    for (int i = 0; i < n; i++)
+        order[i] = &p->places[i];
+    qsort(order, (size_t)n, sizeof *order, by_offset);
+    for (int i = 0; i < n; i++) {
+        Place  *x = order[i];
+        int64_t offset = 0;
+        for (int j = i - 1; j >= 0; j--) {      /* nearest first, so that they imply the others */
+            const Place *y = order[j];
+            if (!together(x, y) || x->bytes == 0 || y->bytes == 0 || under[i * n + j])
+                continue;
+            vec_push(p->cx->arena, &x->root->below, y->root);
+            under[i * n + j] = true;
+            for (int k = 0; k < j; k++)
+                under[i * n + k] = under[i * n + k] || under[j * n + k];
+            const int64_t end = y->root->offset + y->bytes;
+            offset = end > offset ? end : offset;
+        }
+        x->root->offset = offset;
+    }
+}
+
+/* ---- the pass --------------------------------------------------------------------------------- */
+
+static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static void training_dims(Plan *p)
+{
+    const int n = dims_count(p->dims);
+    p->values = NEW_ARRAY(p->cx->scratch, int64_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        p->values[i] = s->value > 0 || s->kind == SYM_CONST ? s->value : UNSET_DIM;
+    }
+}
+
+static void make_places(Plan *p)
+{
+    Routine *r = p->r;
+    p->places = NEW_ARRAY(p->cx->scratch, Place, r->buffers.len + 1);
+    p->place_of = NEW_ARRAY(p->cx->scratch, int, r->buffers.len + 1);
+    for (int i = 0; i < r->buffers.len; i++) {
+        Buffer *b = r->buffers.at[i];
+        p->place_of[i] = -1;
+        if (b->kind != BUF_ARENA || b->first < 0)
+            continue;
+        const int64_t elems = dim_eval(type_elems(p->dims, b->type), p->values);
+        if (elems < 0 || elems > INT64_MAX / 64) {
+            Diag *d = diag_error(p->cx, b->node != NULL ? b->node->span : (Span){ 0, 0, 0 },
+                                 "the size of %s overflows at the training dims", b->name);
+            diag_hint(d, "its type is %s", type_text(p->cx, b->type));
+            continue;
+        }
+        b->bytes = round_up(elems * dtype_bytes(b->dtype));
+        Buffer *root = root_of(b);
+        if (root == b) {
+            p->places[p->n_places] = (Place){ b, b->first, b->last, b->bytes, 0, false };
+            p->place_of[i] = p->n_places++;
+        }
+    }
+    for (int i = 0; i < r->buffers.len; i++) {  /* lives of those in place */
+        Buffer   *b = r->buffers.at[i];
+        const int at = b->over != NULL ? p->place_of[root_of(b)->id] : -1;
+        if (at < 0)
+            continue;
+        Place *x = &p->places[at];
+        x->first = b->first < x->first ? b->first : x->first;
+        x->last = b->last > x->last ? b->last : x->last;
+    }
+}
+
+static void measure(Plan *p)
+{
+    Routine *r = p->r;
+    for (int i = 0; i < r->buffers.len; i++) {
+        Buffer *b = r->buffers.at[i];
+        if (b->over != NULL)
+            b->offset = root_of(b)->offset;
+        if (b->kind == BUF_ARENA && b->offset + b->bytes > r->arena_bytes)
+            r->arena_bytes = b->offset + b->bytes;
+    }
+    for (int i = 0; i < p->n_places; i++) {     /* live bytes change only where a life starts */
+        const int at = p->places[i].first;
+        int64_t   live = 0;
+        for (int j = 0; j < p->n_places; j++)
+            if (p->places[j].first <= at && p->places[j].last >= at)
+                live += p->places[j].bytes;
+        if (live > r->live_bytes) {
+            r->live_bytes = live;
+            r->peak_step = at;
+        }
+    }
+}
+
+void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
+{
+    Program *program = kp->program;
+    Plan     p = { .cx = program->cx, .dims = program->dims, .r = r };
+    training_dims(&p);
+    if (reuse)
+        find_in_place(&p, &r->steps, NEW_ARRAY(p.cx->scratch, bool, r->buffers.len + 1));
+    make_places(&p);
+    if (!reuse)                                 /* everything lives for ever: no place is shared */
+        for (int i = 0; i < p.n_places; i++) {
+            p.places[i].first = 0;
+            p.places[i].last = INT32_MAX;
+        }
+    choose_placement(&p);
+    link_below(&p);
+    measure(&p);
+}
