@@ -111,6 +111,156 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
 bool rt_checkpoint_exists(const char *dir);
 void rt_checkpoint_clean(const char *dir);      /* left-over temporary folders, with a message   */
 
-/* ---- core/params.c, optim/, core/log.c: sections of their own ---------------------------------- */
+/* ---- core/params.c: the flat buffer by name -------------------------------------------------- */
+
+enum { RT_NAME_TEXT = 256 };                    /* longest logical name, with its NUL            */
+
+ptrdiff_t rt_param_elems(const RtParam *q);     /* of one repetition                             */
+ptrdiff_t rt_param_repeats(const RtParam *q);   /* product of the stack counts                   */
+ptrdiff_t rt_param_at(const RtParam *q, ptrdiff_t repeat);  /* first element of a repetition     */
+/* "h.3.attn.c_attn.weight" for repetition 3 of "h.*.attn.c_attn.weight" */
+const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_TEXT]);
+ptrdiff_t rt_params_count(const RtModel *m, bool trained_only);         /* elements, all repetitions */
+void      rt_params_init(const RtModel *m, uint64_t seed, void *p);     /* keyed by logical name */
+void      rt_params_print(const RtModel *m, FILE *to);                  /* the table             */
+uint64_t  rt_hash_text(const char *text);       /* 64-bit FNV-1a: streams of names               */
+size_t    rt_real_bytes(const RtModel *m);      /* 4 or 8                                        */
+
+/* ---- optim/: schedules and updates ------------------------------------------------------------ */
+
+typedef struct { ptrdiff_t from, to; bool decay; } RtPiece;             /* of the flat buffer    */
+enum { RT_PIECE = 1 << 15 };                    /* most elements of a piece                      */
+
+/* Pieces of the trained parameters in flat order; independent of the thread count. */
+RtPiece *rt_optim_pieces(const RtModel *m, int *n);
+int      rt_optim_states(const RtTrain *t);     /* flat buffers beside the parameters: 0, 1 or 2 */
+double   rt_schedule_lr(const RtTrain *t, int64_t applied);             /* of the update to come */
+
+/* ---- core/options.c, help.c, config.c: settings ----------------------------------------------- */
+
+typedef enum { RT_DO_TRAIN = 1, RT_DO_EVAL = 2, RT_DO_GENERATE = 4 } RtCommand;
+
+typedef struct {
+    const char *program;                        /* argv[0]                                       */
+    RtCommand   command;
+    RtTrain     train;                          /* the train block, flags applied                */
+    ptrdiff_t   dims[RT_MAX_DIMS];              /* batch dims: samples of a micro-step           */
+    uint64_t    given;                          /* bit i: row i of the option table was given    */
+    uint32_t    dims_given;                     /* bit i: dim i was given                        */
+    int64_t     threads;
+    const char *resume;                         /* "none", "auto" or a path                      */
+    bool        dry_run, force;
+    const char *checkpoint;                     /* eval, generate: NULL = newest of the run      */
+    const char *prompt;
+    int64_t     tokens, top_k;
+    double      temperature;
+    int64_t     help, version;
+} RtOptions;
+
+typedef enum { RT_OPT_INT, RT_OPT_UINT, RT_OPT_REAL, RT_OPT_TEXT, RT_OPT_DIMS, RT_OPT_FLAG } RtOptType;
+
+typedef struct {                                /* one row serves parser, --help and config.json */
+    const char *name;                           /* without the dashes                            */
+    RtOptType   type;
+    size_t      at;                             /* offset in RtOptions                           */
+    int         commands;                       /* or of RtCommand                               */
+    double      lo, hi;                         /* of numbers                                    */
+    const char *value;                          /* how help calls it: "N"                        */
+    const char *text;
+    bool        saved;                          /* in config.json, taken over by --resume        */
+} RtOption;
+
+extern const RtOption rt_options[];
+extern const int      rt_n_options;
+
+/* Prints help or a message and ends the program where that is asked for or needed. */
+RtOptions rt_options_parse(const RtModel *m, int argc, char **argv);
+/* Checks batch, accumulate and dims against each other; fills the batch dims. */
+void      rt_options_settle(const RtModel *m, RtOptions *o);
+bool      rt_option_applies(const RtModel *m, const RtOption *row);     /* to this model's optimizer */
+int       rt_option_index(const char *name);    /* row, -1 = none                                */
+void      rt_help_print(const RtModel *m, const RtOptions *o, FILE *to);
+/* The candidate nearest to a mistyped word, or NULL. */
+const char *rt_suggest(const char *word, const char *const *words, int n);
+
+/* JSON object of all settings; and back: settings that were not given come from it. to: where the
+   differences are told, or NULL. */
+char     *rt_config_text(const RtModel *m, const RtOptions *o);
+void      rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to);
+
+/* ---- core/run.c: one model with its buffers ---------------------------------------------------- */
+
+typedef struct {                                /* means of all slots over a data set or update  */
+    double mean[RT_MAX_SLOTS];                  /* NAN where the count is 0                      */
+    double count[RT_MAX_SLOTS];
+    double loss;                                /* sum of weight * mean; an empty mean counts 0  */
+    double metric[RT_MAX_SLOTS];
+    double samples;
+} RtMeans;
+
+typedef struct { double params, gradients, state, arena, inputs, outputs, total; } RtMemory;
+
+struct RtState {
+    const RtOptions *opt;
+    RtData    *data;
+    int        n_states;                        /* optimizer: m, v                               */
+    void      *m, *v;
+    RtPiece   *pieces;
+    double    *piece_sums;                      /* of squares, one per piece                     */
+    int        n_pieces;
+    ptrdiff_t  row_elems[RT_MAX_DIMS];          /* of an input: elements of a sample             */
+    void      *rows[RT_MAX_DIMS];               /* samples of a whole update, or of a batch      */
+    ptrdiff_t  row_cap;                         /* samples that fit there                        */
+    int64_t    step, applied, skipped;          /* updates done; counters of the run             */
+    int64_t    samples;                         /* of the run, drawn so far                      */
+    int64_t    empty;                           /* updates in which a loss had no valid element  */
+    double     best_val;
+    bool       failed_save;
+};
+
+enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
+
+/* Bytes of everything a run allocates at these settings. */
+RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use);
+RtRun   *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use);
+void     rt_run_free(RtRun *run);
+RtMeans  rt_run_means(const RtModel *m, const RtStep *s);
+RtMeans  rt_run_step(RtRun *run, RtStep *s);    /* one update                                    */
+RtMeans  rt_run_evaluate(RtRun *run, RtSplit split);        /* over the whole split              */
+void     rt_run_forward(RtRun *run);            /* outputs from rows and dims                    */
+int      rt_run_save(RtRun *run, const char *dir);          /* 0, or -1 after a warning          */
+/* NULL: no checkpoint there. with_state false: parameters only. */
+const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c);
+
+/* ---- core/log.c: what a person and a program read ---------------------------------------------- */
+
+typedef struct {
+    int     fd;                                 /* metrics.jsonl, -1 = none                      */
+    bool    live;                               /* a terminal: one line, updated in place        */
+    bool    open_line;
+    int64_t steps, every;                       /* plain lines every so many steps               */
+    double  started, last_shown;
+    double  seconds;                            /* of the steps after the first                  */
+    int64_t counted;
+    int64_t unit;                               /* tokens or samples per sample                  */
+    const char *unit_name;                      /* "tokens" or "samples"                         */
+} RtLog;
+
+RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from);
+void  rt_log_restart(RtLog *log, int64_t step, const char *checkpoint);
+void  rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means, double seconds);
+void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds, bool best);
+__attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
+void  rt_log_close(RtLog *log);
+
+/* ---- core/signal.c ------------------------------------------------------------------------------ */
+
+void rt_signal_catch(void);                     /* SIGINT, SIGTERM, SIGUSR1                      */
+int  rt_signal_pending(void);                   /* signal number, 0 = none                       */
+
+/* ---- core/evaluate.c, generate.c: the other sub-commands ---------------------------------------- */
+
+int rt_do_evaluate(const RtModel *m, RtOptions *o);
+int rt_do_generate(const RtModel *m, RtOptions *o);
 
 #endif

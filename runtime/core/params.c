@@ -1,0 +1,173 @@
+/* params.c -- the flat parameter buffer by name: initial values, counts, the printed table.
+ *
+ * In: the rows of the model table. Out: values in the flat buffer. The one idea: every element is a
+ * function of (seed, logical name, element index), so the initial values depend neither on the
+ * order of parameters in memory nor on threads or ranks.
+ */
+#include "run.h"
+
+size_t rt_real_bytes(const RtModel *m) { return m->real == RT_F64 ? sizeof(double) : sizeof(float); }
+
+uint64_t rt_hash_text(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash;
+}
+
+/* ---- one row --------------------------------------------------------------------------------- */
+
+ptrdiff_t rt_param_elems(const RtParam *q)
+{
+    ptrdiff_t n = 1;
+    for (int i = 0; i < q->rank; i++)
+        n *= q->shape[i];
+    return n;
+}
+
+ptrdiff_t rt_param_repeats(const RtParam *q)
+{
+    ptrdiff_t n = 1;
+    for (int i = 0; i < q->n_stacks; i++)
+        n *= q->stack[i].count;
+    return n;
+}
+
+static void param_index(const RtParam *q, ptrdiff_t repeat, ptrdiff_t index[RT_MAX_STACKS])
+{
+    for (int i = q->n_stacks - 1; i >= 0; i--) {
+        index[i] = repeat % q->stack[i].count;
+        repeat /= q->stack[i].count;
+    }
+}
+
+ptrdiff_t rt_param_at(const RtParam *q, ptrdiff_t repeat)
+{
+    ptrdiff_t index[RT_MAX_STACKS], at = q->at;
+    param_index(q, repeat, index);
+    for (int i = 0; i < q->n_stacks; i++)
+        at += index[i] * q->stack[i].stride;
+    return at;
+}
+
+const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_TEXT])
+{
+    ptrdiff_t index[RT_MAX_STACKS];
+    param_index(q, repeat, index);
+    size_t n = 0;
+    int stack = 0;
+    for (const char *c = q->path; *c && n + 24 < RT_NAME_TEXT; c++)
+        if (*c == '*' && stack < q->n_stacks)
+            n += (size_t)snprintf(name + n, RT_NAME_TEXT - n, "%td", index[stack++]);
+        else
+            name[n++] = *c;
+    name[n] = 0;
+    return name;
+}
+
+/* ---- initial values -------------------------------------------------------------------------- */
+
+static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
+{
+    const float a = (float)init.value;
+    switch (init.kind) {
+    case RT_ZEROS:
+    case RT_ONES:
+    case RT_CONST: {
+        const float c = init.kind == RT_ZEROS ? 0.0f : init.kind == RT_ONES ? 1.0f : a;
+        for (ptrdiff_t i = 0; i < n; i++)
+            p[i] = c;
+        break;
+    }
+    case RT_NORMAL:
+        #pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
+        for (ptrdiff_t i = 0; i < n; i++)
+            p[i] = a * rt_normal_f32(key, stream, 0, (uint64_t)i);
+        break;
+    case RT_UNIFORM:
+        #pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
+        for (ptrdiff_t i = 0; i < n; i++)
+            p[i] = a * (2.0f * rt_uniform_f32(key, stream, 0, (uint64_t)i) - 1.0f);
+        break;
+    }
+}
+
+static void init_f64(double *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
+{
+    const double a = init.kind == RT_ZEROS ? 0 : init.kind == RT_ONES ? 1 : init.value;
+    #pragma omp parallel for schedule(static) if (n > RT_PIECE)
+    for (ptrdiff_t i = 0; i < n; i++)
+        p[i] = init.kind == RT_NORMAL ? a * rt_normal_f64(key, stream, 0, (uint64_t)i)
+             : init.kind == RT_UNIFORM ? a * (2 * rt_uniform_f64(key, stream, 0, (uint64_t)i) - 1)
+             : a;
+}
+
+void rt_params_init(const RtModel *m, uint64_t seed, void *p)
+{
+    const RtKey key = { seed, 0 };
+    char name[RT_NAME_TEXT];
+    for (int i = 0; i < m->n_params; i++) {
+        const RtParam *q = &m->params[i];
+        for (ptrdiff_t k = 0; k < rt_param_repeats(q); k++) {
+            const uint64_t stream = rt_stream(rt_hash_text(rt_param_name(q, k, name)), 0x696e6974);
+            if (m->real == RT_F64)
+                init_f64((double *)p + rt_param_at(q, k), rt_param_elems(q), q->init, key, stream);
+            else
+                init_f32((float *)p + rt_param_at(q, k), rt_param_elems(q), q->init, key, stream);
+        }
+    }
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+ptrdiff_t rt_params_count(const RtModel *m, bool trained_only)
+{
+    ptrdiff_t n = 0;
+    for (int i = 0; i < m->n_params; i++)
+        if (!trained_only || m->params[i].role != RT_STATE)
+            n += rt_param_elems(&m->params[i]) * rt_param_repeats(&m->params[i]);
+    return n;
+}
+
+static const char *const role_names[] = { "weight", "bias", "gain", "embedding", "state" };
+
+static const char *param_shape(const RtParam *q, char text[RT_NAME_TEXT])
+{
+    size_t n = 0;
+    text[n++] = '[';
+    for (int i = 0; i < q->rank && n + 24 < RT_NAME_TEXT; i++)
+        n += (size_t)snprintf(text + n, RT_NAME_TEXT - n, "%s%td", i ? "," : "", q->shape[i]);
+    snprintf(text + n, RT_NAME_TEXT - n, "]");
+    return text;
+}
+
+static const char *param_init(const RtParam *q, char text[RT_NAME_TEXT])
+{
+    switch (q->init.kind) {
+    case RT_ZEROS:   return "zeros";
+    case RT_ONES:    return "ones";
+    case RT_CONST:   snprintf(text, RT_NAME_TEXT, "%g", q->init.value); break;
+    case RT_NORMAL:  snprintf(text, RT_NAME_TEXT, "normal(0, %.4g)", q->init.value); break;
+    case RT_UNIFORM: snprintf(text, RT_NAME_TEXT, "uniform(%.4g)", q->init.value); break;
+    }
+    return text;
+}
+
+void rt_params_print(const RtModel *m, FILE *to)
+{
+    char shape[RT_NAME_TEXT], init[RT_NAME_TEXT];
+    int width = 9;
+    for (int i = 0; i < m->n_params; i++)
+        if ((int)strlen(m->params[i].path) > width)
+            width = (int)strlen(m->params[i].path);
+    fprintf(to, "  %-*s  %-9s %-16s %6s %12s  %-5s  %-18s %s\n", width, "parameter", "role", "shape",
+            "times", "elements", "decay", "initial", "declared");
+    for (int i = 0; i < m->n_params; i++) {
+        const RtParam *q = &m->params[i];
+        const ptrdiff_t times = rt_param_repeats(q);
+        fprintf(to, "  %-*s  %-9s %-16s %6td %12td  %-5s  %-18s %s\n", width, q->path,
+                role_names[q->role], param_shape(q, shape), times, times * rt_param_elems(q),
+                q->decay ? "yes" : "no", q->fit ? q->fit : param_init(q, init), q->where);
+    }
+}
