@@ -105,7 +105,7 @@ struct Ast {
     const char *name;                           /* interned                                      */
     const char *role;                           /* of AST_PARAM: interned, NULL: not written     */
     const char *path;                           /* after as, or of an include: NULL: not written */
-    Span        path_at;                        /* where path or role stands                     */
+    Span        path_at, role_at;               /* where they stand                              */
     double      number;                         /* of AST_NUMBER, always set                     */
     int64_t     whole;                          /* of AST_NUMBER with flag                       */
     Ast        *type;                           /* AST_TYPE                                      */
@@ -118,6 +118,7 @@ struct Ast {
     AstList     args;                           /* AST_FORMAL in parentheses; AST_ARG of a call  */
     AstList     results;                        /* AST_TYPE after ->; empty: not written         */
     AstList     items;                          /* children of a list                            */
+    int         depth;                          /* 1 + that of the deepest child                 */
 };
 
 enum { AST_DEPTH_MAX = 200 };                   /* nesting of expressions and blocks */
@@ -133,7 +134,13 @@ Ast *parse_program(Context *cx, int file, const char *const *dirs, int n_dirs);
 
 /* ---- constructors (front/ast.c), called by the grammar ------------------------------------- */
 
-Ast *ast_new(Context *cx, AstKind kind, Span span);
+/* A node from the fields that are set; at defaults to span. Too deep a tree is an error. */
+Ast    *ast_make(Context *cx, Ast fields);
+AstList ast_append(Context *cx, AstList list, Ast *item);       /* item NULL: list as it is */
+AstList ast_concat(Context *cx, AstList list, AstList more);
+Ast    *ast_dim(Context *cx, Span span, Ast *condition);        /* T, T <= Tmax, W % 16 == 0 */
+Ast    *ast_paren(Context *cx, Span span, AstList args);        /* (a): a; otherwise a tuple */
+Ast    *ast_for(Context *cx, Ast fields);                       /* args has what items run over */
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
