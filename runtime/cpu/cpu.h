@@ -1,0 +1,28 @@
+/* cpu.h -- what the files of cpu/ know of each other. */
+#ifndef GRADCC_CPU_H
+#define GRADCC_CPU_H
+
+#include "run.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static inline int omp_get_thread_num(void)  { return 0; }
+static inline int omp_get_max_threads(void) { return 1; }
+static inline int omp_in_parallel(void)     { return 0; }
+#endif
+
+/* Up to this many multiply-adds one thread does a product where the operands lie. */
+#define RT_MATMUL_SMALL 2e5
+
+/* ---- matmul_plain.c: one problem (no batch), strides filled in ---------------------------------- */
+
+void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads);
+void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p, int threads);
+
+/* ---- matmul_onednn.c ---------------------------------------------------------------------------- */
+
+/* One problem; false if oneDNN is absent or declines it, and then c is as it was. */
+bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p);
+
+#endif

@@ -1,0 +1,85 @@
+/* matmul.c -- the seam of matrix products: every product of emitted code comes through here.
+ *
+ * In: RtMatmul, with zeros for defaults. Out: c. The one idea: who computes a product is a function of
+ * its shape alone (and of RT_MATMUL=plain), never of a clock, so a resumed run computes the same bits.
+ */
+#include <stdlib.h>
+
+#include "cpu/cpu.h"
+
+/* Fills in the defaults; false where there is nothing to do. */
+static bool matmul_complete(RtMatmul *p)
+{
+    if (p->lda == 0)
+        p->lda = p->ta ? p->m : p->k;
+    if (p->ldb == 0)
+        p->ldb = p->tb ? p->k : p->n;
+    if (p->ldc == 0)
+        p->ldc = p->n;
+    for (int i = 0; i < 2; i++)
+        if (p->batch[i] == 0)
+            p->batch[i] = 1;
+    return p->m > 0 && p->n > 0;
+}
+
+static ptrdiff_t matmul_offset(const ptrdiff_t step[2], const RtMatmul *p, ptrdiff_t problem)
+{
+    return problem / p->batch[1] * step[0] + problem % p->batch[1] * step[1];
+}
+
+/* One team for the batch, or one for each product: whole products to threads where there are enough
+   of them, and where one product alone would not occupy a team. */
+static bool matmul_is_batch_parallel(const RtMatmul *p, ptrdiff_t problems, int threads)
+{
+    const double work = (double)p->m * (double)p->n * (double)p->k;
+    if (problems <= 1 || threads <= 1 || work * (double)problems <= RT_MATMUL_SMALL)
+        return false;
+    return problems >= 4 * threads || work <= 4 * RT_MATMUL_SMALL;
+}
+
+static int matmul_threads(void)
+{
+    return omp_in_parallel() ? 1 : omp_get_max_threads();
+}
+
+static bool matmul_is_plain(void)
+{
+    static int plain = -1;
+    if (plain < 0) {
+        const char *name = getenv("RT_MATMUL");
+        plain = name && strcmp(name, "plain") == 0;
+    }
+    return plain == 1;
+}
+
+static void matmul_one_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads)
+{
+    RT_UNUSED(matmul_is_plain);
+    rt_matmul_plain_f32(c, a, b, p, threads);
+}
+
+void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p)
+{
+    if (!matmul_complete(&p))
+        return;
+    const ptrdiff_t problems = p.batch[0] * p.batch[1];
+    const int threads = matmul_threads();
+    const bool parallel = matmul_is_batch_parallel(&p, problems, threads);
+    #pragma omp parallel for schedule(static) if (parallel)
+    for (ptrdiff_t i = 0; i < problems; i++)
+        matmul_one_f32(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),
+                       b + matmul_offset(p.step_b, &p, i), &p, parallel ? 1 : threads);
+}
+
+void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p)
+{
+    if (!matmul_complete(&p))
+        return;
+    const ptrdiff_t problems = p.batch[0] * p.batch[1];
+    const int threads = matmul_threads();
+    const bool parallel = matmul_is_batch_parallel(&p, problems, threads);
+    #pragma omp parallel for schedule(static) if (parallel)
+    for (ptrdiff_t i = 0; i < problems; i++)
+        rt_matmul_plain_f64(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),
+                            b + matmul_offset(p.step_b, &p, i), &p, parallel ? 1 : threads);
+}
