@@ -20,7 +20,7 @@
 }
 
 %code {
-#define YYINITDEPTH 4000                        /* nesting is limited below; the stack never grows */
+#define YYINITDEPTH 4000                        /* nesting is limited: never grows */
 #define YYMAXDEPTH  4000
 #define YYLLOC_DEFAULT(here, rhs, n)                                                \
     do {                                                                            \

@@ -147,11 +147,11 @@ int diag_count(const Context *cx)
 /* The start of a line of a message: where, and its label ("error", "note"). */
 static void print_head(Text *out, const Context *cx, Span at, const char *label)
 {
-    const char    *ink = strcmp(label, "error") == 0 ? "\33[1;31m"
-                         : strcmp(label, "note") == 0 ? "\33[1;36m" : "\33[1;35m";
-    const Source  *src = source_of(cx, at.file);
-    int            column = 0;
-    int            line = source_line(cx, at, &column);
+    const char   *ink = strcmp(label, "error") == 0 ? "\33[1;31m"
+                        : strcmp(label, "note") == 0 ? "\33[1;36m" : "\33[1;35m";
+    const Source *src = source_of(cx, at.file);
+    int           column = 0;
+    int           line = source_line(cx, at, &column);
     text_put(out, cx->colour ? "\33[1m" : "");
     if (src == NULL)
         text_put(out, "gradcc: ");
@@ -220,7 +220,7 @@ static int min_of(int a, int b)
     return a < b ? a : b;
 }
 
-/* Edits that make b from a: insert, delete, replace, swap of neighbours. Case counts for nothing. */
+/* Edits that make b from a: insert, delete, replace, swap neighbours. Case counts for nothing. */
 static int edit_distance(const char *a, int la, const char *b, int lb)
 {
     int row[3][SUGGEST_LEN_MAX + 2];            /* rows i - 2, i - 1 and i, in turn */

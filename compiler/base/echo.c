@@ -47,7 +47,7 @@ static int char_width(int32_t c)
     return 1;
 }
 
-/* May it go to a terminal as it is? Not control characters, not what turns the writing direction. */
+/* May it go to a terminal? Not control characters, nor what turns the writing direction. */
 static bool char_is_safe(int32_t c)
 {
     return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && !(c >= 0x202a && c <= 0x202e)

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { SOURCE_BYTES_MAX = 16 << 20 };           /* a model is a page of text; this is a wrong file */
+enum { SOURCE_BYTES_MAX = 16 << 20 };           /* more is no model: a wrong file */
 
 /* ---- text buffers -------------------------------------------------------------------------- */
 

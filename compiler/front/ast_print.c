@@ -236,9 +236,17 @@ static void print_head(Text *out, const Ast *a)
         text_add(out, "state %s", a->name);
         print_tail(out, a, a->flag ? "from" : "=");
         break;
-    case AST_INIT:     text_put(out, "init "); print_expr(out, a->left); print_tail(out, a, "~"); break;
+    case AST_INIT:
+        text_put(out, "init ");
+        print_expr(out, a->left);
+        print_tail(out, a, "~");
+        break;
     case AST_UPDATE:   text_add(out, "update %s", a->name); print_tail(out, a, "<-"); break;
-    case AST_ASSIGN:   text_put(out, "set "); print_names(out, &a->items); print_tail(out, a, "="); break;
+    case AST_ASSIGN:
+        text_put(out, "set ");
+        print_names(out, &a->items);
+        print_tail(out, a, "=");
+        break;
     case AST_RETURN:   text_put(out, "return "); print_names(out, &a->items); break;
     case AST_YIELD:    text_put(out, "yield "); print_names(out, &a->items); break;
     case AST_IF:       text_put(out, "if "); print_expr(out, a->cond); break;
@@ -349,7 +357,7 @@ static void write_args(Text *out, const AstList *list, const char *open, const c
 
 static void write_binary(Text *out, const Ast *e, int own)
 {
-    bool right = e->op == AST_POW;              /* binds to the right; comparisons to neither side */
+    bool right = e->op == AST_POW;              /* binds to the right; comparisons to none */
     bool none = own == BIND_COMPARE;
     write_expr(out, e->left, own + (right || none));
     text_add(out, e->op == AST_POW ? "%s" : " %s ", ast_op_text(e->op));

@@ -97,7 +97,8 @@ static AstList declarations_of(Includer *in, const Ast *include, Including *oute
         if (in->seen.at[i] == path)
             return none;                        /* its declarations are there already */
     if (depth > INCLUDE_DEPTH_MAX) {
-        diag_error(in->cx, include->path_at, "includes nested more than %d deep", INCLUDE_DEPTH_MAX);
+        diag_error(in->cx, include->path_at, "includes nested more than %d deep",
+                   INCLUDE_DEPTH_MAX);
         return none;
     }
     vec_push(in->cx->arena, &in->seen, path);

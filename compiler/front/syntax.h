@@ -39,13 +39,14 @@ typedef struct {
 
 /* ---- front/syntax.c ------------------------------------------------------------------------ */
 
-bool syntax_check_bytes(Parser *p);             /* UTF-8 without NUL? Steps over a byte order mark */
+/* UTF-8 without zero bytes? Steps over a byte order mark. */
+bool syntax_check_bytes(Parser *p);
 void syntax_open(Parser *p, char bracket, Span at);
-void syntax_close(Parser *p, char bracket);             /* forgets inner ones that stayed open */
-bool syntax_line_joins(const Parser *p);                /* does the statement go on behind the \n? */
+void syntax_close(Parser *p, char bracket);     /* forgets inner ones that stayed open */
+bool syntax_line_joins(const Parser *p);        /* does the statement go on behind the \n? */
 
-bool syntax_in_parentheses(const Parser *p);            /* or in square brackets */
-void syntax_recover(Parser *p);                         /* skip to the end of the statement */
+bool syntax_in_parentheses(const Parser *p);    /* or in square brackets */
+void syntax_recover(Parser *p);                 /* skip to the end of the statement */
 
 /* An error inside a token: reported; the caller returns the error token. */
 Diag *syntax_bad_token(Parser *p, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);

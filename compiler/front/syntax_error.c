@@ -131,7 +131,7 @@ static const char *found_text(const Parser *p, Span at, const char *found)
 /* ---- hints --------------------------------------------------------------------------------- */
 
 /* A statement that begins with a word that is none of ours, but nearly, or of other languages. */
-static bool hint_first_word(Parser *p, Diag *d, bool statement)
+static void hint_first_word(Parser *p, Diag *d, bool statement)
 {
     static const struct { const char *word, *hint; } foreign[] = {
         { "def", "a function is written: func f(x) { return ... }" },
@@ -152,23 +152,23 @@ static bool hint_first_word(Parser *p, Diag *d, bool statement)
         "entry", "else",
     };
     if (!p->line.name)
-        return false;
+        return;
     const char *word = source_piece(p, p->line.at);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (strcmp(word, foreign[i].word) == 0) {
             diag_hint(d, "%s", foreign[i].hint);
-            return true;
+            return;
         }
     const char *near = statement
         ? diag_suggest(word, statements, sizeof statements / sizeof *statements)
         : diag_suggest(word, declarations, sizeof declarations / sizeof *declarations);
     if (near != NULL)
         diag_hint(d, "did you mean %s?", near);
-    return near != NULL;
 }
 
-static void add_hints(Parser *p, Diag *d, Span at, const char *found, Expected e)
+static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
 {
+    static const char *const comparisons[] = { "'<'", "<=", "'>'", ">=", "==", "!=" };
     const char *before = source_piece(p, p->before.at);
     bool        in_braces = p->brackets.len > 0;
     bool        compared = wants(e, "'*'") && !wants(e, "==");
@@ -178,8 +178,7 @@ static void add_hints(Parser *p, Diag *d, Span at, const char *found, Expected e
         diag_hint(d, "a range is written with two points: a..b");
     else if (strcmp(found, "'='") == 0 && wants(e, "'*'"))
         diag_hint(d, "equality is written ==, a named argument name: value");
-    else if (compared && is_in(found, (const char *const[]){ "'<'", "<=", "'>'", ">=", "==", "!=" },
-                               6))
+    else if (compared && is_in(found, comparisons, 6))
         diag_hint(d, "comparisons do not chain: write a < b and b < c");
     else if (strcmp(found, "'('") == 0 && p->before.first && wants(e, "'='"))
         diag_hint(d, "a call alone has no effect: name its value, as in y = %s(...)", before);
@@ -187,14 +186,15 @@ static void add_hints(Parser *p, Diag *d, Span at, const char *found, Expected e
         diag_hint(d, "values do not change in place: make a new one, as in y = where(...)");
     else if (p->now.first || p->before.first)
         hint_first_word(p, d, in_braces);
-    (void)at;
 }
 
 /* ---- the message --------------------------------------------------------------------------- */
 
 static bool begins_declaration(const char *found)
 {
-    static const char *const all[] = { "layer", "func", "model", "train", "include", "batch", "dim" };
+    static const char *const all[] = {
+        "layer", "func", "model", "train", "include", "batch", "dim",
+    };
     return is_in(found, all, sizeof all / sizeof *all);
 }
 
@@ -244,7 +244,7 @@ void syntax_error(Parser *p, Span at, const char *found, const char *const *expe
         if (syntax_in_parentheses(p) && p->brackets.at[p->brackets.len - 1].at.lo != at.lo)
             diag_note(d, p->brackets.at[p->brackets.len - 1].at, "inside this %c",
                       p->brackets.at[p->brackets.len - 1].open);
-        add_hints(p, d, at, found, e);
+        add_hints(p, d, found, e);
     }
     syntax_recover(p);
     if (strcmp(found, "the end of the line") == 0 || strcmp(found, "'{'") == 0
