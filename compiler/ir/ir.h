@@ -180,7 +180,8 @@ typedef struct Tensor { int rank; int64_t dim[RANK_MAX]; int64_t elems; double *
 typedef struct {
     const int64_t *dims;                        /* values by symbol id                          */
     Tensor        *params, *inputs;             /* by index                                     */
-    const double  *seeds;                       /* by mean slot                                 */
+    const double  *seeds, *means;               /* by mean slot                                 */
+    const Tensor  *args;                        /* of ARG nodes, by position                    */
     uint64_t       seed, step;                  /* of the generator                             */
     int64_t        sample_base;                 /* global index of the first sample             */
 } EvalEnv;

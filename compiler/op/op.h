@@ -21,22 +21,36 @@ typedef enum {
 } OpClass;
 
 typedef enum {
-    DERIV_PARTIALS,     /* text over $0 $1 $2 (operands) and $r (result), one per operand; "" = none for it */
+    DERIV_PARTIALS,     /* text over $0 $1 $2 (operands) and $r (result), one per operand; "" = none */
     DERIV_LINEAR,       /* transpose() gives the adjoint of each input; jvp is the op itself     */
-    DERIV_CUSTOM,       /* transpose() builds the adjoints from anything it likes               */
+    DERIV_CUSTOM,       /* transpose() builds the adjoints from anything it likes. Without one, grad
+                           differentiates the expansion (ATTENTION_GRAD) or knows the op itself
+                           (LOOP, RESULT)                                                       */
+    DERIV_LEAF,         /* PARAM INPUT ARG: where adjoints end; grad collects them itself       */
     DERIV_ZERO,         /* mathematically zero; why says so                                     */
     DERIV_NONE,         /* no derivative: a diagnostic at the user's line quotes why            */
 } DerivKind;
 
 /* Adjoints of n's inputs given the adjoints of its results (d_out[k] NULL = zero): fills d_in[k]
    (NULL = none). `value(n)` of a forward node is the node itself. Built into g. */
-typedef struct { Graph *g; const Node *n; Node *const *in; Node *const *out; Node *const *d_out; Span at; } Adjoint;
+typedef struct {
+    Graph       *g;
+    const Node  *n;
+    Node *const *in, *const *out, *const *d_out;
+    Span         at;
+} Adjoint;
 typedef void (*TransposeFn)(const Adjoint *a, Node **d_in);
 
-/* Result types, n_out of them, from inputs and attr; an error is a text in *why (front-end words). */
-typedef int  (*ShapeFn)(Dims *ds, int n_in, Node *const *in, const Attr *attr, const Type **out, const char **why);
-/* Reference evaluation in double. */
-typedef void (*EvalFn)(Arena *a, const Node *n, const Tensor *const *in, Tensor *out, const EvalEnv *env);
+/* Result types, n_out of them (the returned number), from inputs and attr; 0 is an error with its
+   text in *why (front-end words). */
+typedef int  (*ShapeFn)(Dims *ds, int n_in, Node *const *in, const Attr *attr, const Type **out,
+                        const char **why);
+/* Ops whose type is given: what is wrong with it, or NULL. */
+typedef const char *(*CheckFn)(const Graph *g, const Type *type, int n_in, Node *const *in,
+                               const Attr *attr);
+/* Reference evaluation in double. out[k] has its shape and zeroed elements already. */
+typedef void (*EvalFn)(Arena *a, const Node *n, const Tensor *const *in, Tensor *out,
+                       const EvalEnv *env);
 /* Expansion into smaller ops (CLASS_CUSTOM), the same meaning: results in out[]. */
 typedef void (*ExpandFn)(Graph *g, const Node *n, Node *const *in, Node **out);
 
@@ -44,7 +58,8 @@ typedef struct {
     const char *tag, *name;                     /* "MUL", "mul"                                  */
     int         arity;                          /* -1 = any                                      */
     OpClass     class;
-    ShapeFn     shape;                          /* NULL: typed by the builder                    */
+    ShapeFn     shape;                          /* NULL: typed by the builder, see check         */
+    CheckFn     check;                          /* NULL when shape is set                        */
     DerivKind   deriv;
     const char *partial[3];                     /* PARTIALS                                      */
     TransposeFn transpose;                      /* LINEAR, CUSTOM                                */
@@ -58,8 +73,21 @@ typedef struct {
 
 extern const OpRow op_table[OP_COUNT];
 
+/* The partial of n with respect to an input, as IR: the row's text over in[] and the result. A
+   comparison becomes 1 or 0 in the operand's dtype. NULL when the row has none for that input. */
+Node *op_partial(Graph *g, const Node *n, int input, Node *const *in, Node *result, Span at);
+/* d_out times that partial: no product for 1 and -1, a select for a comparison. With guard, an
+   adjoint that is 0 stays 0 even where the partial is not finite (1 / 0 under a `where`). Has the
+   shape of the result; see op_unbroadcast. NULL when there is no partial. */
+Node *op_pullback(Graph *g, const Node *n, int input, Node *const *in, Node *result, Node *d_out,
+                  bool guard, Span at);
+bool  op_partial_is_singular(Op op);            /* can a partial be infinite at a finite operand? */
+/* d summed to a scalar when the operand it belongs to is one and d is not; else d. */
+Node *op_unbroadcast(Graph *g, Node *d, const Type *operand, Span at);
+
 static inline const OpRow *op_row(Op op) { return &op_table[op]; }
 static inline bool op_is(const Node *n, OpClass c) { return op_table[n->op].class == c; }
+uint64_t op_stream_hash(const char *stream);    /* random.c: what a stream is to the generator */
 Op   op_find(const char *name);                 /* OP_COUNT when unknown                        */
 void op_list(Text *t);                          /* --list-ops                                   */
 
