@@ -44,7 +44,9 @@ struct Buffer {
 /* ---- kernels -------------------------------------------------------------------------------- */
 
 /* Element of an argument at kernel indices i: offset + sum stride[a] * i[a] (+ index * index_stride).
-   With a guard (a bool value) a load reads only where it is true and is 0 elsewhere. */
+   With a guard (a bool value) a load reads only where it is true and is 0 elsewhere.
+   An element that the kernel stores in one phase may be loaded in a later one, by the same access:
+   such a load has an argument that is written, and reads what was stored. */
 typedef struct {
     int        arg;                             /* number of the kernel's argument              */
     const Dim *offset;                          /* elements                                     */
@@ -70,7 +72,7 @@ typedef enum {
 typedef enum {
     LEVEL_ONCE,         /* the same for the whole kernel (seeds, dims, constants)               */
     LEVEL_ROW,          /* one per outer index                                                  */
-    LEVEL_ELEM,         /* one per element of the row                                           */
+    LEVEL_ELEM,         /* one per element of the row; without a row, one per index of the axes  */
 } Level;
 
 typedef struct {
@@ -119,11 +121,13 @@ typedef enum { KERNEL_MAP, KERNEL_MATMUL, KERNEL_ATTENTION, KERNEL_ATTENTION_GRA
 typedef struct {
     const char *name;                           /* "x"                                          */
     DType       dtype;
-    bool        written, read;
+    bool        written;
+    bool        read;                           /* what it held before the kernel is read        */
     bool        exclusive;                      /* restrict holds: no other argument overlaps it (plan may clear) */
 } KernelArg;
 
-/* KERNEL_MATMUL: args c, a, b (, bias): see RtMatmul in the runtime for the meaning */
+/* KERNEL_MATMUL: args c, a, b (, bias): see RtMatmul in the runtime for the meaning. lda, ldb and
+   ldc are always set, also where the matrix is dense. */
 typedef struct {
     const Dim *m, *n, *k, *lda, *ldb, *ldc;
     bool       ta, tb, bias;
@@ -141,7 +145,8 @@ typedef struct {
     HeadSteps  q, k, v, y, d_q, d_k, d_v, d_y;
 } Attention;
 
-/* KERNEL_SCATTER: args out [n_rows, width], ids, rows [.., width]: out[ids[i], :] += rows[i, :] in the order of i */
+/* KERNEL_SCATTER: args out [n_rows, width], ids, rows [.., width]: out[ids[i], :] += rows[i, :] in the order of i;
+   where it does not add, out is zero first */
 typedef struct { const Dim *n_ids, *n_rows, *width, *row_step; AddKind add; } Scatter;
 
 typedef struct {
