@@ -528,8 +528,9 @@ interval:
 
 static void yyerror(const Span *at, Parser *p, const char *text)
 {
+    (void)text;                                 /* only ever that the stack is full */
     if (!p->stopped)
-        diag_error(p->cx, *at, "nested too deep (%s)", text);
+        diag_error(p->cx, *at, "nested too deep");
     p->stopped = true;
 }
 

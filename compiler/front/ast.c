@@ -7,33 +7,46 @@
 
 /* ---- making -------------------------------------------------------------------------------- */
 
-static int deeper(int depth, const Ast *child)
+/* A statement stands on its own: what was too deep in it is reported and no longer counts. */
+static int deeper(AstKind kind, int depth, const Ast *child)
 {
+    if (child != NULL && child->kind == AST_BAD && kind < AST_NUMBER)
+        return depth;
     return child != NULL && child->depth > depth ? child->depth : depth;
 }
 
-static int deepest(int depth, const AstList *list)
+static int deepest(AstKind kind, int depth, const AstList *list)
 {
     for (int i = 0; i < list->len; i++)
-        depth = deeper(depth, list->at[i]);
+        depth = deeper(kind, depth, list->at[i]);
+    return depth;
+}
+
+/* How deep the children of a node are. */
+static int depth_below(const Ast *a)
+{
+    const Ast     *child[] = { a->type, a->value, a->cond, a->left, a->right, a->body, a->other };
+    const AstList *list[] = { &a->params, &a->args, &a->results, &a->items };
+    int            depth = 0;
+    for (size_t i = 0; i < sizeof child / sizeof *child; i++)
+        depth = deeper(a->kind, depth, child[i]);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        depth = deepest(a->kind, depth, list[i]);
     return depth;
 }
 
 Ast *ast_make(Context *cx, Ast fields)
 {
-    const Ast *child[] = { fields.type, fields.value, fields.cond, fields.left, fields.right,
-                           fields.body, fields.other };
-    Ast       *a = NEW(cx->arena, Ast);
-    int        depth = 0;
-    for (size_t i = 0; i < sizeof child / sizeof *child; i++)
-        depth = deeper(depth, child[i]);
-    depth = deepest(deepest(depth, &fields.params), &fields.args);
-    depth = deepest(deepest(depth, &fields.results), &fields.items);
-    if (depth >= AST_DEPTH_MAX) {
+    Ast *a = NEW(cx->arena, Ast);
+    int  depth = depth_below(&fields);
+    if (depth == AST_DEPTH_MAX) {
         Diag *d = diag_error(cx, fields.span, "nested more than %d deep", AST_DEPTH_MAX);
         diag_hint(d, "give a part of it a name of its own");
-        a->kind = AST_BAD;
-        a->span = a->at = fields.span;
+    }
+    if (depth >= AST_DEPTH_MAX) {
+        Ast bad = { .kind = AST_BAD, .span = fields.span, .at = fields.span,
+                    .depth = AST_DEPTH_MAX + 1 };
+        *a = bad;
         return a;
     }
     *a = fields;

@@ -48,7 +48,7 @@ bool syntax_check_bytes(Parser *p)
 
 /* ---- brackets and line ends ---------------------------------------------------------------- */
 
-void syntax_open(Parser *p, char bracket, Span at)
+static void open_bracket(Parser *p, char bracket, Span at)
 {
     Bracket b = { bracket, at };
     vec_push(p->cx->arena, &p->brackets, b);
@@ -58,15 +58,25 @@ void syntax_open(Parser *p, char bracket, Span at)
     }
 }
 
-void syntax_close(Parser *p, char bracket)
+/* Inner ones that stayed open are forgotten, but ) and ] close nothing that is outside a {. */
+static void close_bracket(Parser *p, char bracket)
 {
     char open = bracket == ')' ? '(' : bracket == ']' ? '[' : '{';
     int  n = p->brackets.len;
     while (n > 0 && p->brackets.at[n - 1].open != open
            && (open == '{' || p->brackets.at[n - 1].open != '{'))
-        n--;                                    /* a ) or ] never closes what stands outside a { */
+        n--;
     if (n > 0 && p->brackets.at[n - 1].open == open)
         p->brackets.len = n - 1;
+}
+
+void syntax_count_bracket(Parser *p)
+{
+    if (p->bracket == '(' || p->bracket == '[' || p->bracket == '{')
+        open_bracket(p, p->bracket, p->now.at);
+    else if (p->bracket != '\0')
+        close_bracket(p, p->bracket);
+    p->bracket = '\0';
 }
 
 bool syntax_in_parentheses(const Parser *p)
@@ -81,31 +91,61 @@ void syntax_recover(Parser *p)
         p->brackets.len--;
 }
 
-/* Does the text go on with this word? */
-static bool is_word(const char *s, const char *word)
+static bool is_letter(char c)
 {
-    size_t len = strlen(word);
-    char   next;
-    if (strncmp(s, word, len) != 0)
-        return false;
-    next = s[len];
-    return !(next == '_' || (next >= '0' && next <= '9') || (next >= 'a' && next <= 'z')
-             || (next >= 'A' && next <= 'Z'));
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* Is the word at s one of the list? */
+static bool is_one_of(const char *s, size_t len, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strlen(list[i]) == len && memcmp(s, list[i], len) == 0)
+            return true;
+    return false;
+}
+
+/* Does a statement begin at s, whatever stands before? These words are never operands. */
+static bool begins_statement(const char *s, bool after_operand)
+{
+    static const char *const words[] = {
+        "const", "param", "output", "metric", "return", "yield", "layer", "func", "model",
+        "train", "include", "dim",
+    };
+    static const char *const words_before_a_name[] = { "batch", "state", "entry", "loss" };
+    size_t len = 0;
+    while (is_letter(s[len]))
+        len++;
+    const char *behind = s + len + strspn(s + len, " \t");
+    if (*s == '}')
+        return true;
+    if (len == 0 || *behind == ':')
+        return false;                           /* dim: 1, an argument with such a name */
+    if (is_one_of(s, len, words_before_a_name, 4))
+        return is_letter(*behind);
+    return (is_one_of(s, len, words, sizeof words / sizeof *words) && *behind != '=')
+           || (after_operand && behind[0] == '=' && behind[1] != '=');
 }
 
 bool syntax_line_joins(const Parser *p)
 {
-    if (p->joins || syntax_in_parentheses(p))
-        return true;
+    static const char *const words[] = { "else", "then", "gradient" };
     const char *s = p->source->text + p->offset;
+    size_t      len = 0;
+    if (p->ended)
+        return true;
     while (*s == '#' || (*s != '\0' && strchr(" \t\r\n", *s) != NULL)) {
         if (*s == '#')
             s += strcspn(s, "\n");
         else
             s++;
     }
-    return *s == '{' || strncmp(s, "->", 2) == 0 || is_word(s, "else") || is_word(s, "then")
-           || is_word(s, "gradient");
+    if (p->joins || syntax_in_parentheses(p))
+        return !begins_statement(s, p->now.value);
+    while (is_letter(s[len]))
+        len++;
+    return *s == '{' || strncmp(s, "->", 2) == 0
+           || is_one_of(s, len, words, sizeof words / sizeof *words);
 }
 
 /* ---- mistakes inside a token --------------------------------------------------------------- */
@@ -115,14 +155,11 @@ static const char *token_text(const Parser *p, Span at)
     return arena_strndup(p->cx->arena, p->source->text + at.lo, at.hi - at.lo);
 }
 
-Diag *syntax_bad_token(Parser *p, Span at, const char *fmt, ...)
+void syntax_bad_string(Parser *p, Span at)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    Text t = text_new(p->cx->arena);
-    text_addv(&t, fmt, ap);
-    va_end(ap);
-    return diag_error(p->cx, at, "%s", t.at);
+    if (!p->recovering)
+        diag_hint(diag_error(p->cx, at, "this string has no end"),
+                  "a string ends with \" on the same line");
 }
 
 void syntax_bad_character(Parser *p, Span at)
@@ -138,31 +175,37 @@ void syntax_bad_character(Parser *p, Span at)
     const char *s = p->source->text + at.lo;
     int         n = character_length(s, p->source->text + p->source->len);
     at.hi = at.lo + (uint32_t)(n > 0 ? n : 1);
+    if (p->recovering)
+        return;
     if ((unsigned char)*s < 0x20 || *s == 0x7f) {
-        syntax_bad_token(p, at, "the control character 0x%02x has no meaning", (unsigned)*s);
+        diag_error(p->cx, at, "the control character 0x%02x has no meaning", (unsigned)*s);
         return;
     }
-    Diag *d = syntax_bad_token(p, at, "the character %s has no meaning here", token_text(p, at));
+    Diag *d = diag_error(p->cx, at, "the character %s has no meaning here", token_text(p, at));
     for (size_t i = 0; i < sizeof likely / sizeof *likely; i++)
         if (strncmp(s, likely[i].seen, strlen(likely[i].seen)) == 0)
             diag_hint(d, "write %s", likely[i].use);
-    if ((unsigned char)*s >= 0x80 && d != NULL && n > 0 && p->now.name && p->now.at.hi == at.lo)
+    if ((unsigned char)*s >= 0x80 && p->now.name && p->now.at.hi == at.lo)
         diag_hint(d, "names are written with the letters a to z, digits and _");
 }
 
 void syntax_bad_number(Parser *p, Span at)
 {
+    if (p->recovering)
+        return;
     const char *text = token_text(p, at);
     size_t      digits = strspn(text, "0123456789.");
-    Diag *d = syntax_bad_token(p, at, "%s is neither a number nor a name", text);
+    Diag *d = diag_error(p->cx, at, "%s is neither a number nor a name", text);
     diag_hint(d, "a product is written %.*s*%s; a name begins with a letter", (int)digits, text,
               text + digits);
 }
 
 void syntax_bad_point(Parser *p, Span at)
 {
+    if (p->recovering)
+        return;
     const char *text = token_text(p, at);
-    Diag       *d = syntax_bad_token(p, at, "a point needs digits on both sides");
+    Diag       *d = diag_error(p->cx, at, "a point needs digits on both sides");
     diag_hint(d, *text == '.' ? "write 0%s" : "write %s0", text);
 }
 
@@ -174,8 +217,10 @@ void syntax_bad_sign(Parser *p, Span at)
         { "/*", "a comment begins with #" },    { "//", "a comment begins with #" },
         { "'", "a string is written with \"; ' behind a value swaps its last two axes" },
     };
+    if (p->recovering)
+        return;
     const char *text = token_text(p, at);
-    Diag       *d = syntax_bad_token(p, at, "%s has no meaning here", text);
+    Diag       *d = diag_error(p->cx, at, "%s has no meaning here", text);
     for (size_t i = 0; i < sizeof likely / sizeof *likely; i++)
         if (strcmp(text, likely[i].seen) == 0)
             diag_hint(d, "%s", likely[i].hint);
@@ -193,7 +238,9 @@ const char *syntax_string(Parser *p, Span at, const char *s, size_t len)
             if (c != '"' && c != '\\' && c != 'n' && c != 't') {
                 uint32_t lo = at.lo + (uint32_t)i;
                 Span     here = { at.file, lo, lo + 2 };
-                diag_hint(syntax_bad_token(p, here, "\\%c means nothing in a string", c),
+                if (p->recovering)
+                    return NULL;
+                diag_hint(diag_error(p->cx, here, "\\%c means nothing in a string", c),
                           "there are \\\" \\\\ \\n and \\t");
                 return NULL;
             }
@@ -211,8 +258,9 @@ bool syntax_whole(Parser *p, Span at, const char *s, int64_t *value)
     *value = (int64_t)v;
     if (errno == 0)
         return true;
-    diag_hint(syntax_bad_token(p, at, "this whole number is too large"),
-              "the largest is %lld; write 1e30 for a real number", (long long)INT64_MAX);
+    if (!p->recovering)
+        diag_hint(diag_error(p->cx, at, "this whole number is too large"),
+                  "the largest is %lld; write 1e30 for a real number", (long long)INT64_MAX);
     return false;
 }
 
@@ -221,6 +269,7 @@ bool syntax_real(Parser *p, Span at, const char *s, double *value)
     *value = strtod(s, NULL);
     if (*value <= 1.7976931348623157e308)
         return true;
-    syntax_bad_token(p, at, "this number is too large");
+    if (!p->recovering)
+        diag_error(p->cx, at, "this number is too large");
     return false;
 }

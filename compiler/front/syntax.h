@@ -29,6 +29,7 @@ typedef struct {
     VEC(Bracket)  brackets;                     /* open ones, outermost first */
     TokenInfo     before, now;                  /* the last two tokens */
     TokenInfo     line;                         /* the first token of the statement */
+    char          bracket;                      /* the last token, when it is one: not counted yet */
     bool          ended;                        /* the next token begins a statement */
     bool          joins;                        /* a line end now means nothing */
     bool          recovering;                   /* skip to the end of the statement */
@@ -41,15 +42,16 @@ typedef struct {
 
 /* UTF-8 without zero bytes? Steps over a byte order mark. */
 bool syntax_check_bytes(Parser *p);
-void syntax_open(Parser *p, char bracket, Span at);
-void syntax_close(Parser *p, char bracket);     /* forgets inner ones that stayed open */
+/* Counts the bracket that was read last, after the parser had its say about it. */
+void syntax_count_bracket(Parser *p);
 bool syntax_line_joins(const Parser *p);        /* does the statement go on behind the \n? */
 
 bool syntax_in_parentheses(const Parser *p);    /* or in square brackets */
 void syntax_recover(Parser *p);                 /* skip to the end of the statement */
 
-/* An error inside a token: reported; the caller returns the error token. */
-Diag *syntax_bad_token(Parser *p, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* An error inside a token: reported, unless the rest of a line is being skipped; the caller returns
+   the error token. */
+void  syntax_bad_string(Parser *p, Span at);            /* without an end */
 void  syntax_bad_character(Parser *p, Span at);
 void  syntax_bad_number(Parser *p, Span at);            /* 12abc */
 void  syntax_bad_point(Parser *p, Span at);             /* 1. and .5 */

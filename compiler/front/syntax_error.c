@@ -86,6 +86,8 @@ static const char *expected_text(Context *cx, Expected e)
     const char *item[SHOWN_MAX];
     int         n = 0;
     bool        operators = wants(e, "'*'");
+    if (wants(e, "<-"))
+        return "'=', ':' or '<-'";
     if (set != NULL)
         item[n++] = set;
     for (int i = 0; i < e.n; i++) {
@@ -198,18 +200,13 @@ static bool begins_declaration(const char *found)
     return is_in(found, all, sizeof all / sizeof *all);
 }
 
-static bool begins_statement(const char *found)
-{
-    static const char *const all[] = { "const", "param", "output", "metric", "return", "yield" };
-    return is_in(found, all, sizeof all / sizeof *all) || begins_declaration(found);
-}
-
 /* A bracket that stays open swallows the lines behind it; the mistake is at the bracket. */
 static bool report_open_bracket(Parser *p, Span at, const char *found)
 {
     const Bracket *top = p->brackets.len > 0 ? &p->brackets.at[p->brackets.len - 1] : NULL;
     bool at_end = strcmp(found, "the end of the file") == 0;
     bool closes = strcmp(found, "'}'") == 0;
+    bool ends = strcmp(found, "the end of the line") == 0;
     if (top == NULL)
         return false;
     if (top->open == '{' && (at_end || begins_declaration(found))) {
@@ -219,10 +216,10 @@ static bool report_open_bracket(Parser *p, Span at, const char *found)
         p->brace_reported = true;
         return true;
     }
-    if (top->open != '{' && (at_end || closes || begins_statement(found))) {
+    if (top->open != '{' && (at_end || closes || ends)) {
         diag_note(diag_error(p->cx, top->at, "this %c is not closed", top->open), at,
                   at_end ? "the file ends here" : closes ? "the block ends here"
-                  : "%s begins here", found);
+                  : "the statement ends here");
         return true;
     }
     return false;
@@ -241,7 +238,7 @@ void syntax_error(Parser *p, Span at, const char *found, const char *const *expe
         else
             d = diag_error(p->cx, at, "expected %s, found %s", expected_text(p->cx, e),
                            found_text(p, at, found));
-        if (syntax_in_parentheses(p) && p->brackets.at[p->brackets.len - 1].at.lo != at.lo)
+        if (syntax_in_parentheses(p))
             diag_note(d, p->brackets.at[p->brackets.len - 1].at, "inside this %c",
                       p->brackets.at[p->brackets.len - 1].open);
         add_hints(p, d, found, e);
