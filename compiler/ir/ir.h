@@ -153,8 +153,9 @@ int   *graph_uses(Graph *g);
    Span, name, undoes and backward are kept. */
 typedef Node *(*Rewrite)(Graph *to, Node *rebuilt, void *user);
 Graph *graph_rewrite(Graph *g, Rewrite rewrite, void *user);
-/* The node of `to` that is n rebuilt over map[id of input]; copies provenance. */
-Node  *graph_copy_node(Graph *to, const Node *n, Node *const *in);
+/* The node of `to` that is n rebuilt over map[id of its input]; keeps span, name, undoes and backward.
+   A LOOP shares its body with n. */
+Node  *graph_copy_node(Graph *to, const Node *n, Node *const *map);
 
 /* ---- text.c: print and read back ------------------------------------------------------------ */
 
