@@ -67,7 +67,7 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 %nterm <AstList> declarations declaration constants batches dims
 %nterm <AstList> statements statement brackets_opt formals_in_brackets formals_in_parentheses
 %nterm <AstList> formals arrow types shape sizes others names paths args arg_list indexes
-%nterm <AstList> index_list expressions over settings
+%nterm <AstList> index_list expressions over settings settings_block
 %nterm <Ast *>   constant dim formal_in_brackets formal gradient type simple_type size block
 %nterm <Ast *>   value loop scan if initialiser path
 %nterm <Ast *>   expression logic comparison sum postfix primary arg index range
@@ -109,9 +109,9 @@ declaration:
   | MODEL NAME brackets_opt formals block
         { $$ = ONE(NODE(AST_MODEL, .span = span_join(@1, @4), .at = @2, .name = $2,
                         .params = $3, .args = $4, .body = $5)); }
-  | TRAIN '{' settings '}'
-        { $$ = ONE(NODE(AST_TRAIN, .span = @1, .items = $3)); }
-  | TRAIN error '{' settings '}'
+  | TRAIN settings_block
+        { $$ = ONE(NODE(AST_TRAIN, .span = @1, .items = $2)); }
+  | TRAIN error settings_block
         { $$ = (AstList){ 0 }; }
 ;
 
@@ -501,11 +501,16 @@ word:
 
 /* ---- the train block ----------------------------------------------------------------------- */
 
+settings_block:
+    '{' settings '}'                    { $$ = $2; yyerrok; }
+  | '{' settings setting '}'            { $$ = ADD($2, $3); }
+  | '{' settings error '}'              { $$ = $2; yyerrok; }
+;
+
 settings:
     %empty                              { $$ = (AstList){ 0 }; }
-  | setting                             { $$ = ONE($1); }
   | settings separator
-  | settings separator setting          { $$ = ADD($1, $3); yyerrok; }
+  | settings setting separator          { $$ = ADD($1, $2); yyerrok; }
   | settings error separator            { yyerrok; }
 ;
 
@@ -514,9 +519,9 @@ separator: NEWLINE | ',' ;
 setting:
     word '=' interval
         { $$ = NODE(AST_SETTING, .span = @$, .at = @1, .name = $1, .value = $3); }
-  | word '=' interval '{' settings '}'
+  | word '=' interval settings_block
         { $$ = NODE(AST_SETTING, .span = span_join(@1, @3), .at = @1, .name = $1, .value = $3,
-                    .flag = true, .items = $5); }
+                    .flag = true, .items = $4); }
 ;
 
 interval:

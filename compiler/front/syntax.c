@@ -121,10 +121,11 @@ static bool begins_statement(const char *s, bool after_operand)
         return true;
     if (len == 0 || *behind == ':')
         return false;                           /* dim: 1, an argument with such a name */
+    if (after_operand && behind[0] == '=' && behind[1] != '=')
+        return true;
     if (is_one_of(s, len, words_before_a_name, 4))
         return is_letter(*behind);
-    return (is_one_of(s, len, words, sizeof words / sizeof *words) && *behind != '=')
-           || (after_operand && behind[0] == '=' && behind[1] != '=');
+    return *behind != '=' && is_one_of(s, len, words, sizeof words / sizeof *words);
 }
 
 bool syntax_line_joins(const Parser *p)

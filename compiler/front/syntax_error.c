@@ -161,6 +161,11 @@ static void hint_first_word(Parser *p, Diag *d, bool statement)
             diag_hint(d, "%s", foreign[i].hint);
             return;
         }
+    const char *behind = p->source->text + p->line.at.hi;
+    if (!statement && behind[strspn(behind, " \t")] == '=') {
+        diag_hint(d, "a constant is written: const %s = ...", word);
+        return;
+    }
     const char *near = statement
         ? diag_suggest(word, statements, sizeof statements / sizeof *statements)
         : diag_suggest(word, declarations, sizeof declarations / sizeof *declarations);
