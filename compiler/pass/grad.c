@@ -58,15 +58,15 @@ void sweep_forward(Sweep *s)
         const Node *n = g->nodes.at[i];
         if (!live[i] || s->copy[i])
             continue;
-        Node **in = NEW_ARRAY(s->cx->scratch, Node *, n->n_in + 1);
-        for (int k = 0; k < n->n_in; k++)
-            in[k] = s->copy[n->in[k]->id];
         if (n->op == OP_LOOP)
             s->undo[i] = loop_undo_new(s, n);
         if (!s->undo[i]) {
-            s->copy[i] = graph_copy_node(s->fwd, n, in);
+            s->copy[i] = graph_copy_node(s->fwd, n, s->copy);
             continue;
         }
+        Node **in = NEW_ARRAY(s->cx->scratch, Node *, n->n_in + 1);
+        for (int k = 0; k < n->n_in; k++)
+            in[k] = s->copy[n->in[k]->id];
         Node *loop = ir_loop(s->fwd, s->undo[i]->forward, n->n_in, in, n->span);
         loop->name = n->name;
         loop->undoes = n->undoes;

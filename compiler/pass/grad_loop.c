@@ -173,12 +173,8 @@ static Graph *tidy_body(Sweep *s, LoopUndo *u)
     copy[s->iter->id]->name = s->iter->name;
     for (int i = 0; i < from->nodes.len; i++) {
         const Node *n = from->nodes.at[i];
-        if (!live[i] || copy[i])
-            continue;
-        Node **in = NEW_ARRAY(s->cx->scratch, Node *, n->n_in + 1);
-        for (int k = 0; k < n->n_in; k++)
-            in[k] = copy[n->in[k]->id];
-        copy[i] = graph_copy_node(to, n, in);
+        if (live[i] && !copy[i])
+            copy[i] = graph_copy_node(to, n, copy);
     }
     for (int i = 0; i < from->sinks.len; i++)
         ir_sink(to, SINK_RESULT, from->sinks.at[i].index, copy[from->sinks.at[i].node->id]);
