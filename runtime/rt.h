@@ -61,10 +61,16 @@ typedef struct {
     int         rank;                           /* sizes by RtModel.input_shape; axis 0 is the batch */
     bool        ranged, has_ignore;             /* integers: lo <= v < hi, or v == ignore        */
     int64_t     lo, hi, ignore;
+    const char *hi_name;                        /* the const that hi is, "V"; NULL = an expression */
     const char *where;
 } RtInput;
 
-typedef struct { const char *name; int rank; const char *where; } RtOutput;   /* of real type   */
+typedef struct {                                /* of real type                                  */
+    const char *name;
+    int         rank;
+    const char *where;
+    uint32_t    needs;                          /* bit i: it depends on input i                  */
+} RtOutput;
 
 typedef struct {                                /* a mean over data: (sum, count)                */
     const char *name;
