@@ -167,7 +167,7 @@ void syntax_bad_character(Parser *p, Span at)
 {
     static const struct { const char *seen, *use; } likely[] = {
         { "\xe2\x80\x9c", "\"" }, { "\xe2\x80\x9d", "\"" }, { "\xe2\x80\x98", "\"" },
-        { "\xe2\x80\x99", "'" },  { "\xe2\x88\x92", "-" },  { "\xe2\x80\x93", "-" },
+        { "\xe2\x80\x94", "-" },  { "\xe2\x80\x99", "'" },  { "\xe2\x88\x92", "-" },  { "\xe2\x80\x93", "-" },
         { "\xc3\x97", "*" },      { "\xc2\xb7", "*" },      { "\xe2\x88\x99", "*" },
         { "\xe2\x89\xa4", "<=" }, { "\xe2\x89\xa5", ">=" }, { "\xe2\x89\xa0", "!=" },
         { "\xe2\x80\xa6", "..." }, { "\xe2\x86\x92", "->" }, { "\xe2\x86\x90", "<-" },
@@ -197,8 +197,13 @@ void syntax_bad_number(Parser *p, Span at)
     const char *text = token_text(p, at);
     size_t      digits = strspn(text, "0123456789.");
     Diag *d = diag_error(p->cx, at, "%s is neither a number nor a name", text);
-    diag_hint(d, "a product is written %.*s*%s; a name begins with a letter", (int)digits, text,
-              text + digits);
+    if (text[digits] == 'x' || text[digits] == 'X')
+        diag_hint(d, "numbers are decimal");
+    else if ((text[digits] == 'e' || text[digits] == 'E') && text[digits + 1] == '\0')
+        diag_hint(d, "an exponent needs digits, as in 1e-3");
+    else
+        diag_hint(d, "a product is written %.*s*%s; a name begins with a letter", (int)digits, text,
+                  text + digits);
 }
 
 void syntax_bad_point(Parser *p, Span at)

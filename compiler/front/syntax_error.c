@@ -96,7 +96,8 @@ static const char *expected_text(Context *cx, Expected e)
         if ((set != NULL && (covers(name) || strcmp(name, "a name") == 0))
             || (operators && is_operator(name))
             || (index && (name[0] == '.' || strcmp(name, "':'") == 0))
-            || (strcmp(name, "'}'") == 0 && wants(e, "the end of the line"))
+            || ((strcmp(name, "'}'") == 0 || strcmp(name, "'{'") == 0)
+                && wants(e, "the end of the line"))
             || (strcmp(name, "the end of the line") == 0 && set != NULL)
             || (strcmp(name, "the end of the file") == 0))
             continue;
@@ -183,8 +184,14 @@ static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
         diag_hint(d, "%s is a word of the language: choose another name", found);
     else if (strcmp(found, "':'") == 0 && wants(e, "'*'") && wants(e, "']'"))
         diag_hint(d, "a range is written with two points: a..b");
+    else if (strcmp(found, "'='") == 0 && wants(e, "':'") && wants(e, "']'"))
+        diag_hint(d, "in brackets a default is written %s: value", before);
+    else if (strcmp(found, "a number") == 0 && wants(e, "a name") && wants(e, "'['"))
+        diag_hint(d, "behind : stands a type; a default is written name = value");
+    else if (strcmp(found, "'='") == 0 && wants(e, "':'") && wants(e, "')'"))
+        diag_hint(d, "a named argument is written %s: value", before);
     else if (strcmp(found, "'='") == 0 && wants(e, "'*'"))
-        diag_hint(d, "equality is written ==, a named argument name: value");
+        diag_hint(d, "equality is written ==");
     else if (compared && is_in(found, comparisons, 6))
         diag_hint(d, "comparisons do not chain: write a < b and b < c");
     else if (strcmp(found, "'('") == 0 && p->before.first && wants(e, "'='"))

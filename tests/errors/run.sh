@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Wrong models: gradcc says on stderr exactly what FILE.err holds, prints nothing, and exits with 1.
+# syntax_*.model are only parsed, all others are compiled to C. A model may begin with the line
+# `# options: -D V=3` to pass options. BLESS=1 rewrites the .err files.
+set -u
+cd "$(dirname "$0")"
+out=$(mktemp); err=$(mktemp); trap 'rm -f "$out" "$err"' EXIT
+
+for model in *.model; do
+    name=errors/${model%.model}
+    golden=${model%.model}.err
+    case $model in syntax_*) emit=ast ;; *) emit=c ;; esac
+    options=$(sed -n '1s/^# options: //p' "$model" | tr -d '\0')
+    # shellcheck disable=SC2086
+    "$GRADCC" --emit=$emit $options "$model" > "$out" 2> "$err"
+    code=$?
+    [ -n "${BLESS:-}" ] && cp "$err" "$golden"
+    if [ $code -ne 1 ]; then
+        cat "$err" >&2
+        echo "not ok $name: exit code $code, not 1"
+    elif [ -s "$out" ]; then
+        echo "not ok $name: something on stdout"
+    elif difference=$(diff "$golden" "$err" 2>&1); then
+        echo "ok $name"
+    else
+        echo "$difference" >&2
+        echo "not ok $name: the messages differ from $golden"
+    fi
+done
