@@ -21,6 +21,41 @@
 
 enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
 
+/* ---- loops -----------------------------------------------------------------------------------
+ * Without OpenMP the loops stand as they are. Work is split statically, and sums over what threads
+ * share go over RT_CHUNKS fixed ranges, so that no result depends on the number of threads. */
+
+#if defined(_OPENMP)
+#define RT_PRAGMA(text)   _Pragma(#text)
+#else
+#define RT_PRAGMA(text)
+#endif
+/* The next `loops` nested loops in parallel, the next loop in simd form (RT_SIMD takes reduction
+   clauses), both at once; in parallel only where `work`, a count of elements, is worth it. */
+#define RT_PARALLEL_FOR(loops, work) \
+    RT_PRAGMA(omp parallel for collapse(loops) schedule(static) if((work) >= RT_PARALLEL_MIN))
+#define RT_PARALLEL_SIMD(work) \
+    RT_PRAGMA(omp parallel for simd schedule(static) if(parallel: (work) >= RT_PARALLEL_MIN))
+#define RT_SIMD(...)      RT_PRAGMA(omp simd __VA_ARGS__)
+#if defined(__clang__)                          /* a simd loop that stays scalar is no mistake */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+enum {
+    RT_PARALLEL_MIN = 8192,                     /* elements */
+    RT_COLUMNS      = 128,                      /* columns that a thread sums at a time */
+};
+
+static inline ptrdiff_t rt_chunk(ptrdiff_t n, int chunk)    /* where chunk 0..RT_CHUNKS of n starts */
+{
+    return n * chunk / RT_CHUNKS;
+}
+
+static inline size_t rt_above(size_t at, size_t end)        /* the higher of two offsets */
+{
+    return at > end ? at : end;
+}
+
 /* ---- the model table ------------------------------------------------------------------------ */
 
 typedef enum { RT_F32, RT_F64, RT_I32 } RtType;

@@ -7,6 +7,7 @@
 #define GRADCC_RUN_H
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 #include "rt.h"
@@ -105,7 +106,7 @@ int  rt_checkpoint_save(const char *dir, const RtModel *m, const void *p,
                         int64_t keep);
 /* path: a step directory, or a run directory (newest complete one; falls back loudly over damaged
    ones). Returns the directory loaded, NULL if `path` is a run directory without checkpoints. state
-   may be NULL: only the parameters (generate). */
+   may be NULL: only the parameters (generate). p NULL: only the manifest, nothing is hashed. */
 const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
                                int n_state, RtCheckpoint *c);
 bool rt_checkpoint_exists(const char *dir);
@@ -113,7 +114,7 @@ void rt_checkpoint_clean(const char *dir);      /* left-over temporary folders, 
 
 /* ---- core/params.c: the flat buffer by name -------------------------------------------------- */
 
-enum { RT_NAME_TEXT = 256 };                    /* longest logical name, with its NUL            */
+enum { RT_NAME_TEXT = 512 };                    /* longest logical name, with its NUL            */
 
 ptrdiff_t rt_param_elems(const RtParam *q);     /* of one repetition                             */
 ptrdiff_t rt_param_repeats(const RtParam *q);   /* product of the stack counts                   */
@@ -154,7 +155,7 @@ typedef struct {
     const char *prompt;
     int64_t     tokens, top_k;
     double      temperature;
-    int64_t     help, version;
+    bool        help, version;
 } RtOptions;
 
 typedef enum { RT_OPT_INT, RT_OPT_UINT, RT_OPT_REAL, RT_OPT_TEXT, RT_OPT_DIMS, RT_OPT_FLAG } RtOptType;
@@ -200,6 +201,7 @@ typedef struct {                                /* means of all slots over a dat
 
 typedef struct { double params, gradients, state, arena, inputs, outputs, total; } RtMemory;
 
+typedef struct RtState RtState;
 struct RtState {
     const RtOptions *opt;
     RtData    *data;
@@ -247,9 +249,12 @@ typedef struct {
 } RtLog;
 
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from);
+void  rt_log_begin(RtLog *log);                 /* log stays where it is from here on            */
 void  rt_log_restart(RtLog *log, int64_t step, const char *checkpoint);
-void  rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means, double seconds);
-void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds, bool best);
+void  rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
+                  double seconds);
+void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
+                        bool best);
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
 void  rt_log_close(RtLog *log);
 
@@ -260,6 +265,8 @@ int  rt_signal_pending(void);                   /* signal number, 0 = none      
 
 /* ---- core/evaluate.c, generate.c: the other sub-commands ---------------------------------------- */
 
+const char *rt_generate_possible(const RtModel *m);         /* NULL, or why it is not            */
+void rt_threads_set(RtOptions *o);              /* --threads, or what the machine offers         */
 int rt_do_evaluate(const RtModel *m, RtOptions *o);
 int rt_do_generate(const RtModel *m, RtOptions *o);
 

@@ -57,7 +57,9 @@ const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_
     param_index(q, repeat, index);
     size_t n = 0;
     int stack = 0;
-    for (const char *c = q->path; *c && n + 24 < RT_NAME_TEXT; c++)
+    if (strlen(q->path) + 24 * RT_MAX_STACKS >= RT_NAME_TEXT)
+        rt_fail(RT_EXIT_FAIL, "the parameter name %s is too long", q->path);
+    for (const char *c = q->path; *c; c++)
         if (*c == '*' && stack < q->n_stacks)
             n += (size_t)snprintf(name + n, RT_NAME_TEXT - n, "%td", index[stack++]);
         else

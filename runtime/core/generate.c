@@ -1,0 +1,220 @@
+/* generate.c -- the sub-command that writes text with a trained language model.
+ *
+ * In: a checkpoint, a prompt. Out: tokens on stdout as they are drawn. A language model is one
+ * whose output [B,T,V] depends on one integer input [B,T] with V values. The one idea: position
+ * p of the text draws from (seed, p), so a seed names a text. The window is the T the checkpoint
+ * was trained with (--dims T=N for another); a longer text moves it along.
+ */
+#include <ctype.h>
+#include <errno.h>
+
+#include "run.h"
+
+typedef struct { int input, output, dim; ptrdiff_t classes; } Language;
+
+/* Which input, output and dim make m a language model; NULL, or why it is none. */
+static const char *language_find(const RtModel *m, Language *found)
+{
+    ptrdiff_t dims[RT_MAX_DIMS], other[RT_MAX_DIMS], in[RT_MAX_RANK], out[RT_MAX_RANK];
+    if (!m->forward || m->n_outputs == 0)
+        return "it has no output";
+    for (int i = 0; i < m->n_dims; i++)
+        dims[i] = 7 + 2 * i;                    /* different numbers, so that sizes tell dims    */
+    for (int k = 0; k < m->n_outputs; k++)
+        for (int i = 0; i < m->n_inputs; i++) {
+            const RtInput *input = &m->inputs[i];
+            if (m->outputs[k].rank != 3 || input->type != RT_I32 || input->rank != 2
+                || (m->outputs[k].needs ? m->outputs[k].needs != 1u << i : i != 0))
+                continue;
+            m->input_shape(dims, i, in);
+            m->output_shape(dims, k, out);
+            if (in[0] != out[0] || in[1] != out[1])
+                continue;
+            for (int d = 0; d < m->n_dims; d++) {
+                memcpy(other, dims, sizeof other);
+                other[d]++;
+                m->input_shape(other, i, in);
+                if (!m->dims[d].batch && in[1] == out[1] + 1) {
+                    *found = (Language){ i, k, d, out[2] };
+                    return NULL;
+                }
+            }
+        }
+    return "no output [B,T,V] depends on just one integer input [B,T] with a dim T";
+}
+
+const char *rt_generate_possible(const RtModel *m)
+{
+    Language unused;
+    return language_find(m, &unused);
+}
+
+/* ---- the prompt -------------------------------------------------------------------------------- */
+
+typedef struct { int32_t *at; int64_t n, cap; } Ids;
+
+static void ids_check(const RtModel *m, const Language *l, const Ids *ids)
+{
+    for (int64_t i = 0; i < ids->n; i++)
+        if (ids->at[i] < 0 || ids->at[i] >= l->classes)
+            rt_fail(RT_EXIT_USAGE, "--prompt: token %d is outside 0..%td of %s", (int)ids->at[i],
+                    l->classes, m->name);
+}
+
+static void ids_parse(Ids *ids, const char *prompt)
+{
+    for (const char *at = prompt; *at; ) {
+        while (isspace((unsigned char)*at) || *at == ',')
+            at++;
+        if (!*at)
+            break;
+        char *end;
+        errno = 0;
+        const long id = strtol(at, &end, 10);
+        if (end == at || errno || id < 0 || id > INT32_MAX)
+            rt_fail(RT_EXIT_USAGE, "--prompt: '%.20s' is no token id\nhint: this model knows ids "
+                    "only, as in --prompt \"15496 995\"", at);
+        ids->at[ids->n++] = (int32_t)id;
+        at = end;
+    }
+}
+
+static Ids prompt_ids(const RtData *data, const RtOptions *o)
+{
+    const char *prompt = o->prompt ? o->prompt : "\n";
+    Ids ids = { .cap = (int64_t)strlen(prompt) + o->tokens + 1 };
+    ids.at = rt_alloc((size_t)ids.cap * sizeof *ids.at, "the tokens");
+    if (!data) {
+        if (o->prompt)
+            ids_parse(&ids, o->prompt);
+        if (ids.n == 0)
+            rt_fail(RT_EXIT_USAGE, "generate wants a prompt\nhint: this model knows token ids "
+                    "only: --prompt \"15496 995\"");
+        return ids;
+    }
+    ids.n = *prompt ? rt_data_encode(data, prompt, ids.at, ids.cap) : 0;
+    if (ids.n < 0 && o->prompt)
+        rt_fail(RT_EXIT_USAGE, "--prompt: has a character that the training text did not have");
+    if (ids.n <= 0) {                           /* begin with the first token of the vocabulary   */
+        ids.at[0] = 0;
+        ids.n = 1;
+    }
+    return ids;
+}
+
+/* ---- drawing ----------------------------------------------------------------------------------- */
+
+static double logit(const RtRun *run, const Language *l, ptrdiff_t row, ptrdiff_t i)
+{
+    const ptrdiff_t at = row * l->classes + i;
+    return run->model->real == RT_F64 ? ((const double *)run->outputs[l->output])[at]
+                                      : (double)((const float *)run->outputs[l->output])[at];
+}
+
+static int compare_down(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* Smallest logit among the k largest. */
+static double kth_largest(double *copy, const double *x, ptrdiff_t n, int64_t k)
+{
+    if (k <= 0 || k >= n)
+        return -INFINITY;
+    memcpy(copy, x, (size_t)n * sizeof *x);
+    qsort(copy, (size_t)n, sizeof *copy, compare_down);
+    return copy[k - 1];
+}
+
+static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptrdiff_t row,
+                    int64_t position, double *x)
+{
+    ptrdiff_t best = 0;
+    for (ptrdiff_t i = 0; i < l->classes; i++) {
+        x[i] = logit(run, l, row, i);
+        if (isnan(x[i]))
+            rt_fail(RT_EXIT_FAIL, "the model gives NaN at position %lld: its parameters are damaged",
+                    (long long)position);
+        best = x[i] > x[best] ? i : best;
+    }
+    if (o->temperature <= 0)
+        return (int32_t)best;
+    const double least = kth_largest(x + l->classes, x, l->classes, o->top_k), most = x[best];
+    double total = 0;
+    for (ptrdiff_t i = 0; i < l->classes; i++) {
+        x[i] = x[i] >= least ? exp((x[i] - most) / o->temperature) : 0;
+        total += x[i];
+    }
+    const RtKey key = { o->train.seed, 0 };
+    const double u = rt_uniform_f64(key, rt_hash_text("generate"), (uint64_t)position, 0) * total;
+    double sum = 0;
+    ptrdiff_t last = best;
+    for (ptrdiff_t i = 0; i < l->classes; i++) {
+        sum += x[i];
+        if (x[i] > 0)
+            last = i;
+        if (sum > u)
+            break;
+    }
+    return (int32_t)last;
+}
+
+static void write_token(const RtData *data, int32_t id)
+{
+    const char *text = data ? rt_data_decode(data, id) : NULL;
+    if (text && *text)
+        fputs(text, stdout);
+    else if (data)
+        putchar(id);                            /* the byte 0                                    */
+    else
+        printf("%d ", (int)id);
+    fflush(stdout);
+}
+
+/* ---- the sub-command ----------------------------------------------------------------------------- */
+
+int rt_do_generate(const RtModel *m, RtOptions *o)
+{
+    Language l;
+    const char *why = language_find(m, &l);
+    if (why)
+        rt_fail(RT_EXIT_USAGE, "%s cannot generate: %s", m->name, why);
+    const char *path = o->checkpoint ? o->checkpoint : o->train.out;
+    RtCheckpoint c = { .best_val = NAN };
+    if (!rt_checkpoint_load(path, m, NULL, NULL, 0, &c))
+        rt_fail(RT_EXIT_FAIL, "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
+                "PATH", path);
+    rt_config_adopt(m, o, c.config, NULL);
+    rt_options_settle(m, o);
+    rt_threads_set(o);
+    RtRun *run = rt_run_create(m, o, NULL, RT_USE_OUTPUT);
+    (void)rt_run_load(run, path, false, &c);
+    RtData *data = rt_data_open_vocab(m, &o->train, c.vocab);
+    Ids ids = prompt_ids(data, o);
+    ids_check(m, &l, &ids);
+
+    const ptrdiff_t window = o->dims[l.dim];
+    double *x = rt_alloc((size_t)l.classes * 2 * sizeof *x, "the probabilities");
+    for (int64_t i = 0; i < ids.n; i++)
+        if (o->prompt)
+            write_token(data, ids.at[i]);
+    for (int64_t made = 0; made < o->tokens; made++) {
+        const ptrdiff_t n = ids.n < window ? (ptrdiff_t)ids.n : window;
+        run->dims[l.dim] = n;
+        memcpy(run->state->rows[l.input], ids.at + ids.n - n, (size_t)n * sizeof *ids.at);
+        rt_run_forward(run);
+        const int32_t id = draw(run, &l, o, n - 1, ids.n, x);
+        ids.at[ids.n++] = id;
+        write_token(data, id);
+        if (ferror(stdout))                     /* the reader is gone                            */
+            break;
+    }
+    putchar('\n');
+    rt_free(x);
+    rt_free(ids.at);
+    if (data)
+        rt_data_close(data);
+    rt_run_free(run);
+    return 0;
+}

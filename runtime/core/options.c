@@ -1,0 +1,481 @@
+/* options.c -- the command line of a training program.
+ *
+ * In: argv and the train block of the model table. Out: RtOptions, checked. The one idea: one table
+ * of rows serves the parser, --help, config.json and --resume, so they cannot disagree.
+ */
+#include <ctype.h>
+#include <errno.h>
+
+#include "run.h"
+
+#define AT(field) offsetof(RtOptions, field)
+enum { TRAIN = RT_DO_TRAIN, EVAL = RT_DO_EVAL, GEN = RT_DO_GENERATE, ALL = TRAIN | EVAL | GEN };
+
+#define NO_LIMIT 9e18
+
+const RtOption rt_options[] = {
+/*   name            type         at                      for         from      to        value */
+{ "data",         RT_OPT_TEXT, AT(train.path),         TRAIN|EVAL, 0,        0,        "FILE",
+  "training data", true },
+{ "val-data",     RT_OPT_TEXT, AT(train.val_path),     TRAIN|EVAL, 0,        0,        "FILE",
+  "validation data of their own; none = a share of --data", true },
+{ "split",        RT_OPT_REAL, AT(train.split),        TRAIN|EVAL, 0x1p-20,  1,        "X",
+  "share of the data to train on; the rest validates", true },
+{ "dims",         RT_OPT_DIMS, AT(dims),               ALL,        0,        0,        "T=N,...",
+  "sizes of dims", true },
+{ "steps",        RT_OPT_INT,  AT(train.steps),        TRAIN,      0,        NO_LIMIT, "N",
+  "updates in all", true },
+{ "batch",        RT_OPT_INT,  AT(train.batch),        TRAIN|EVAL, 1,        NO_LIMIT, "N",
+  "samples per update, over everything", true },
+{ "accumulate",   RT_OPT_INT,  AT(train.accumulate),   TRAIN|EVAL, 1,        1e9,      "N",
+  "micro-steps per update; each takes batch / N samples", true },
+{ "lr",           RT_OPT_REAL, AT(train.lr),           TRAIN,      0,        1e30,     "X",
+  "learning rate", true },
+{ "lr-end",       RT_OPT_REAL, AT(train.lr_end),       TRAIN,      0,        1e30,     "X",
+  "learning rate at the end of the schedule", true },
+{ "warmup",       RT_OPT_INT,  AT(train.warmup),       TRAIN,      0,        NO_LIMIT, "N",
+  "updates until the learning rate is reached", true },
+{ "decay-steps",  RT_OPT_INT,  AT(train.decay_steps),  TRAIN,      0,        NO_LIMIT, "N",
+  "updates until lr-end; 0 = steps", true },
+{ "weight-decay", RT_OPT_REAL, AT(train.weight_decay), TRAIN,      0,        1e30,     "X",
+  "decay of the parameters marked so", true },
+{ "momentum",     RT_OPT_REAL, AT(train.momentum),     TRAIN,      0,        1,        "X",
+  "momentum of sgd", true },
+{ "beta1",        RT_OPT_REAL, AT(train.beta1),        TRAIN,      0,        1,        "X",
+  "decay of Adam's mean", true },
+{ "beta2",        RT_OPT_REAL, AT(train.beta2),        TRAIN,      0,        1,        "X",
+  "decay of Adam's mean square", true },
+{ "eps",          RT_OPT_REAL, AT(train.eps),          TRAIN,      0,        1e30,     "X",
+  "Adam's epsilon", true },
+{ "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
+  "largest global norm of the gradient", true },
+{ "eval",         RT_OPT_INT,  AT(train.eval_every),   TRAIN,      0,        NO_LIMIT, "N",
+  "validate every N updates and at the end; 0 = never", true },
+{ "save",         RT_OPT_INT,  AT(train.save_every),   TRAIN,      0,        NO_LIMIT, "N",
+  "checkpoint every N updates; 0 = only at the end", true },
+{ "keep",         RT_OPT_INT,  AT(train.keep),         TRAIN,      2,        1e9,      "N",
+  "checkpoints to keep", true },
+{ "log",          RT_OPT_INT,  AT(train.log_every),    TRAIN,      0,        NO_LIMIT, "N",
+  "a line every N updates; 0 = about twenty in all", true },
+{ "seed",         RT_OPT_UINT, AT(train.seed),         ALL,        0,        1.8e19,   "N",
+  "seed of every random number", true },
+{ "out",          RT_OPT_TEXT, AT(train.out),          ALL,        0,        0,        "DIR",
+  "run directory; none = write nothing", false },
+{ "resume",       RT_OPT_TEXT, AT(resume),             TRAIN,      0,        0,        "HOW",
+  "auto: go on if the run has a checkpoint; PATH: from this one; none", false },
+{ "checkpoint",   RT_OPT_TEXT, AT(checkpoint),         EVAL|GEN,   0,        0,        "PATH",
+  "a checkpoint, or a run directory for its newest", false },
+{ "prompt",       RT_OPT_TEXT, AT(prompt),             GEN,        0,        0,        "TEXT",
+  "text (or token ids: \"15496 995\") to go on from", false },
+{ "tokens",       RT_OPT_INT,  AT(tokens),             GEN,        1,        1e12,     "N",
+  "tokens to write", false },
+{ "temperature",  RT_OPT_REAL, AT(temperature),        GEN,        0,        1e6,      "X",
+  "below 1 bolder, above 1 wilder; 0 = always the likeliest", false },
+{ "top-k",        RT_OPT_INT,  AT(top_k),              GEN,        0,        1e9,      "N",
+  "draw from the N likeliest tokens; 0 = from all", false },
+{ "threads",      RT_OPT_INT,  AT(threads),            ALL,        1,        4096,     "N",
+  "threads", true },
+{ "dry-run",      RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
+  "print settings, parameters and memory, and stop", false },
+{ "plan",         RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
+  "the same as --dry-run", false },
+{ "force",        RT_OPT_FLAG, AT(force),              TRAIN|EVAL, 0,        0,        NULL,
+  "start although the memory seems too small", false },
+{ "help",         RT_OPT_FLAG, AT(help),               ALL,        0,        0,        NULL,
+  "this text", false },
+{ "version",      RT_OPT_FLAG, AT(version),            ALL,        0,        0,        NULL,
+  "name and version", false },
+};
+
+const int rt_n_options = (int)(sizeof rt_options / sizeof *rt_options);
+
+/* Settings that shape the code: gradcc's, and fixed when the program was compiled. */
+static const struct { const char *name, *how; } compile_time[] = {
+    { "precision",   "--precision=fp64" },
+    { "optimizer",   "--optimizer=KIND" },
+    { "schedule",    "--schedule=KIND" },
+    { "nesterov",    "--nesterov" },
+    { "recompute",   "--recompute=HOW" },
+    { "target",      "--target=c" },
+    { "reader",      NULL },
+    { "vocab",       NULL },
+    { "define",      "-D NAME=VALUE" },
+};
+
+/* ---- suggestions ----------------------------------------------------------------------------- */
+
+/* Damerau-Levenshtein distance of short words (adjacent swaps count one). */
+static int word_distance(const char *a, const char *b)
+{
+    enum { MOST = 40 };
+    const int n = (int)strlen(a), m = (int)strlen(b);
+    if (n > MOST || m > MOST)
+        return MOST;
+    int d[MOST + 1][MOST + 1];
+    for (int i = 0; i <= n; i++)
+        for (int j = 0; j <= m; j++) {
+            int best = i == 0 ? j : i;
+            if (i > 0 && j > 0) {
+                best = d[i-1][j-1] + (a[i-1] != b[j-1]);
+                best = d[i-1][j] + 1 < best ? d[i-1][j] + 1 : best;
+                best = d[i][j-1] + 1 < best ? d[i][j-1] + 1 : best;
+                if (i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1])
+                    best = d[i-2][j-2] + 1 < best ? d[i-2][j-2] + 1 : best;
+            }
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+const char *rt_suggest(const char *word, const char *const *words, int n)
+{
+    const char *best = NULL;
+    int least = (int)strlen(word) / 3 + 1;
+    for (int i = 0; i < n; i++) {
+        const int distance = word_distance(word, words[i]);
+        if (distance < least || (distance == least && !best)) {
+            least = distance;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+int rt_option_index(const char *name)
+{
+    for (int i = 0; i < rt_n_options; i++)
+        if (strcmp(rt_options[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+bool rt_option_applies(const RtModel *m, const RtOption *row)
+{
+    const char *name = row->name;
+    const bool sgd = m->train.optimizer == RT_SGD;
+    if (strcmp(name, "momentum") == 0)
+        return sgd;
+    if (strcmp(name, "beta1") == 0 || strcmp(name, "beta2") == 0 || strcmp(name, "eps") == 0)
+        return !sgd;
+    if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
+        return m->train.schedule != RT_CONSTANT;
+    if (strcmp(name, "clip") == 0)
+        return m->train.clip > 0;
+    return true;
+}
+
+__attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const char *name)
+{
+    static const char *const kinds[] = { "sgd", "adam", "adamw" };
+    if (strcmp(name, "clip") == 0)
+        rt_fail(RT_EXIT_USAGE, "--clip: %s was compiled without clipping\nhint: set clip in the "
+                "train block, or give --clip to gradcc", m->name);
+    if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
+        rt_fail(RT_EXIT_USAGE, "--%s: the learning rate of %s is constant\nhint: the kind of "
+                "schedule is set in the train block, or with gradcc --schedule", name, m->name);
+    rt_fail(RT_EXIT_USAGE, "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
+            "optimizer is set in the train block, or with gradcc --optimizer", name, m->name,
+            kinds[m->train.optimizer]);
+}
+
+__attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOptions *o,
+                                                   const char *name)
+{
+    for (size_t i = 0; i < sizeof compile_time / sizeof *compile_time; i++) {
+        if (strcmp(name, compile_time[i].name) != 0)
+            continue;
+        if (!compile_time[i].how)
+            rt_fail(RT_EXIT_USAGE, "--%s: fixed when the model was compiled\nhint: set it in the "
+                    "train block of %s and compile again", name, m->source);
+        rt_fail(RT_EXIT_USAGE, "--%s: fixed when the model was compiled\nhint: compile again: "
+                "gradcc %s %s", name, compile_time[i].how, m->source);
+    }
+    const char *names[64];
+    int n = 0;
+    for (int i = 0; i < rt_n_options && n < 64; i++)
+        if ((rt_options[i].commands & (int)o->command) && rt_option_applies(m, &rt_options[i]))
+            names[n++] = rt_options[i].name;
+    const char *near = rt_suggest(name, names, n);
+    for (int i = 0; !near && i < m->n_dims; i++)
+        if (strcmp(m->dims[i].name, name) == 0)
+            rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: sizes of dims are set with --dims "
+                    "%s=N", name, name);
+    rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: %s%s%s", name,
+            near ? "did you mean --" : o->program, near ? near : " --help lists all options",
+            near ? "?" : "");
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool parse_int(const char *text, int64_t *value)
+{
+    const char *digits = text + (*text == '-');
+    char *end;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return isdigit((unsigned char)*digits) && !*end && errno == 0;
+}
+
+static bool parse_uint(const char *text, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return isdigit((unsigned char)*text) && !*end && errno == 0;
+}
+
+static bool parse_real(const char *text, double *value)
+{
+    char *end;
+    const char *digits = text + (*text == '-');
+    errno = 0;
+    *value = strtod(text, &end);
+    const bool plain = isdigit((unsigned char)*digits)
+                    || (*digits == '.' && isdigit((unsigned char)digits[1]));
+    return plain && !*end && isfinite(*value) && !strpbrk(text, "xX");
+}
+
+__attribute__((noreturn)) static void fail_number(const RtOption *row, const char *text)
+{
+    const char *kind = row->type == RT_OPT_REAL ? "number" : "whole number";
+    if (row->hi >= 1e18)
+        rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %.0f or more", row->name, text, kind, row->lo);
+    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %.3g to %.3g", row->name, text, kind,
+            row->lo, row->hi);
+}
+
+__attribute__((noreturn)) static void fail_dim(const RtModel *m, const char *name)
+{
+    const char *names[RT_MAX_DIMS];
+    char list[RT_NAME_TEXT] = "";
+    int n = 0;
+    size_t at = 0;
+    for (int i = 0; i < m->n_dims; i++) {
+        if (m->dims[i].batch && strcmp(m->dims[i].name, name) == 0)
+            rt_fail(RT_EXIT_USAGE, "--dims %s: %s is the sample axis; its size is batch / "
+                    "accumulate\nhint: set --batch or --accumulate", name, name);
+        if (m->dims[i].batch)
+            continue;
+        names[n++] = m->dims[i].name;
+        at += (size_t)snprintf(list + at, at < sizeof list ? sizeof list - at : 0, "%s%s",
+                               n > 1 ? ", " : "", m->dims[i].name);
+        at = at < sizeof list ? at : sizeof list - 1;
+    }
+    if (n == 0)
+        rt_fail(RT_EXIT_USAGE, "--dims %s: %s has no dims that are set when it starts\nhint: a "
+                "const is set when compiling: gradcc -D %s=N %s", name, m->name, name, m->source);
+    const char *near = rt_suggest(name, names, n);
+    rt_fail(RT_EXIT_USAGE, "--dims %s: the dims of %s that are set when it starts: %s\nhint: "
+            "%s%s%s", name, m->name, list, near ? "did you mean " : "a const is set when "
+            "compiling: gradcc -D ", near ? near : name, near ? "?" : "=N");
+}
+
+static void parse_dims(const RtModel *m, RtOptions *o, const char *text)
+{
+    char copy[RT_NAME_TEXT], *save = NULL;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy || !*text)
+        rt_fail(RT_EXIT_USAGE, "--dims wants NAME=N or NAME=N,NAME=N");
+    for (char *one = strtok_r(copy, ", ", &save); one; one = strtok_r(NULL, ", ", &save)) {
+        char *value = strchr(one, '=');
+        int64_t n;
+        if (!value)
+            rt_fail(RT_EXIT_USAGE, "--dims %s: wants NAME=N, as in --dims T=128", one);
+        *value++ = 0;
+        int i = 0;
+        while (i < m->n_dims && (m->dims[i].batch || strcmp(m->dims[i].name, one) != 0))
+            i++;
+        if (i == m->n_dims)
+            fail_dim(m, one);
+        if (!parse_int(value, &n) || n < 1 || n > PTRDIFF_MAX / 4)
+            rt_fail(RT_EXIT_USAGE, "--dims %s=%s: wants a whole number, 1 or more", one, value);
+        o->dims[i] = (ptrdiff_t)n;
+        o->dims_given |= 1u << i;
+    }
+}
+
+static void option_set(const RtModel *m, RtOptions *o, const RtOption *row, const char *text)
+{
+    char *const at = (char *)o + row->at;
+    switch (row->type) {
+    case RT_OPT_INT: {
+        int64_t value;
+        if (!parse_int(text, &value) || (double)value < row->lo || (double)value > row->hi)
+            fail_number(row, text);
+        memcpy(at, &value, sizeof value);
+        break;
+    }
+    case RT_OPT_UINT: {
+        uint64_t value;
+        if (!parse_uint(text, &value))
+            fail_number(row, text);
+        memcpy(at, &value, sizeof value);
+        break;
+    }
+    case RT_OPT_REAL: {
+        double value;
+        if (!parse_real(text, &value) || value < row->lo || value > row->hi)
+            fail_number(row, text);
+        memcpy(at, &value, sizeof value);
+        break;
+    }
+    case RT_OPT_TEXT:
+        memcpy(at, &text, sizeof text);
+        break;
+    case RT_OPT_DIMS:
+        parse_dims(m, o, text);
+        break;
+    case RT_OPT_FLAG:
+        *(bool *)at = true;
+        break;
+    }
+    o->given |= (uint64_t)1 << (row - rt_options);
+}
+
+/* ---- the command line ------------------------------------------------------------------------ */
+
+static RtOptions options_default(const RtModel *m, const char *program)
+{
+    RtOptions o = { .program = program, .command = RT_DO_TRAIN, .train = m->train,
+                    .resume = "none", .tokens = 200, .temperature = 1 };
+    RtTrain *t = &o.train;
+    t->accumulate = t->accumulate > 0 ? t->accumulate : 1;
+    t->keep = t->keep >= 2 ? t->keep : 2;
+    for (int i = 0; i < m->n_dims; i++)
+        o.dims[i] = m->dims[i].value;
+    if (!t->out)
+        t->out = rt_printf("%s.run", m->name);
+    return o;
+}
+
+static void parse_word(RtOptions *o, const char *word)
+{
+    static const char *const words[] = { "train", "eval", "generate" };
+    static const RtCommand commands[] = { RT_DO_TRAIN, RT_DO_EVAL, RT_DO_GENERATE };
+    for (int i = 0; i < 3; i++)
+        if (strcmp(word, words[i]) == 0) {
+            o->command = commands[i];
+            return;
+        }
+    const char *near = rt_suggest(word, words, 3);
+    rt_fail(RT_EXIT_USAGE, "unknown command '%s'\nhint: %s%s", word,
+            near ? "did you mean " : "data are given with --data FILE; commands are train, eval, "
+            "generate", near ? near : "");
+}
+
+/* One option at argv[i]; the number of arguments it took. */
+static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **argv)
+{
+    char name[64];
+    const char *text = argv[i];
+    if (text[1] == 'D')
+        rt_fail(RT_EXIT_USAGE, "%s: constants are fixed when the model is compiled\nhint: compile "
+                "again: gradcc -D NAME=VALUE %s", text, m->source);
+    if (text[1] != '-')
+        rt_fail(RT_EXIT_USAGE, "unknown option %s\nhint: options begin with two dashes; %s --help "
+                "lists them", text, o->program);
+    const char *equals = strchr(text, '=');
+    const size_t n = equals ? (size_t)(equals - text - 2) : strlen(text + 2);
+    snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text + 2);
+    const int row = rt_option_index(name);
+    if (row < 0)
+        fail_unknown(m, o, name);
+    const RtOption *option = &rt_options[row];
+    if (!(option->commands & (int)o->command))
+        rt_fail(RT_EXIT_USAGE, "--%s does not belong to '%s'\nhint: %s %s --help lists what does",
+                name, o->command == RT_DO_TRAIN ? "train" : o->command == RT_DO_EVAL ? "eval"
+                : "generate", o->program, o->command == RT_DO_TRAIN ? "" :
+                o->command == RT_DO_EVAL ? "eval" : "generate");
+    if (!rt_option_applies(m, option))
+        fail_inapplicable(m, name);
+    if (option->type == RT_OPT_FLAG) {
+        if (equals)
+            rt_fail(RT_EXIT_USAGE, "--%s takes no value", name);
+        option_set(m, o, option, "");
+        return 1;
+    }
+    if (!equals && (i + 1 == argc || strncmp(argv[i+1], "--", 2) == 0))
+        rt_fail(RT_EXIT_USAGE, "--%s wants a value: --%s %s", name, name, option->value);
+    option_set(m, o, option, equals ? equals + 1 : argv[i + 1]);
+    return equals ? 1 : 2;
+}
+
+RtOptions rt_options_parse(const RtModel *m, int argc, char **argv)
+{
+    RtOptions o = options_default(m, argc > 0 ? argv[0] : m->name);
+    int i = 1;
+    if (argc > 1 && argv[1][0] != '-') {
+        parse_word(&o, argv[1]);
+        i = 2;
+    }
+    while (i < argc) {
+        if (strcmp(argv[i], "-h") == 0) {
+            o.help = true;
+            i++;
+        } else if (argv[i][0] != '-') {
+            rt_fail(RT_EXIT_USAGE, "'%s' belongs to no option\nhint: a command (train, eval, "
+                    "generate) stands first; files are given with --data FILE", argv[i]);
+        } else {
+            i += parse_option(m, &o, i, argc, argv);
+        }
+    }
+    if (o.help) {
+        rt_help_print(m, &o, stdout);
+        exit(0);
+    }
+    if (o.version) {
+        printf("%s, compiled by gradcc from %s (crc32 %08x)\n", m->name, m->source,
+               (unsigned)m->source_crc);
+        exit(0);
+    }
+    return o;
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+__attribute__((noreturn)) static void fail_divide(const RtTrain *t)
+{
+    char list[160] = "";
+    size_t at = 0;
+    int n = 0;
+    for (int64_t a = 1; a <= t->batch && n < 12; a++)
+        if (t->batch % a == 0) {
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%lld", n++ ? ", " : "",
+                                   (long long)a);
+        }
+    const int64_t down = t->batch / t->accumulate * t->accumulate;
+    rt_fail(RT_EXIT_USAGE, "batch = %lld does not divide into accumulate = %lld micro-steps\nhint: "
+            "accumulate may be %s%s; or batch %lld or %lld", (long long)t->batch,
+            (long long)t->accumulate, list, n == 12 ? ", ..." : "",
+            (long long)(down > 0 ? down : t->accumulate), (long long)(down + t->accumulate));
+}
+
+void rt_options_settle(const RtModel *m, RtOptions *o)
+{
+    RtTrain *t = &o->train;
+    if (o->command != RT_DO_GENERATE) {
+        if (t->batch < 1)
+            rt_fail(RT_EXIT_USAGE, "no batch is set\nhint: give --batch N, or set batch in the "
+                    "train block of %s", m->source);
+        if (t->batch % t->accumulate)
+            fail_divide(t);
+    }
+    for (int i = 0; i < m->n_dims; i++) {
+        if (m->dims[i].batch)
+            o->dims[i] = o->command == RT_DO_GENERATE ? 1 : (ptrdiff_t)(t->batch / t->accumulate);
+        if (o->dims[i] < 1)
+            rt_fail(RT_EXIT_USAGE, "dim %s (%s) has no value\nhint: give --dims %s=N, or set dims "
+                    "= (%s: N) in the train block of %s", m->dims[i].name, m->dims[i].where,
+                    m->dims[i].name, m->dims[i].name, m->source);
+    }
+    const char *broken = m->check_dims ? m->check_dims(o->dims) : NULL;
+    if (broken) {
+        char list[RT_NAME_TEXT] = "";
+        size_t at = 0;
+        for (int i = 0; i < m->n_dims && at < sizeof list - 64; i++)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%.30s = %td", i ? ", " : "",
+                                   m->dims[i].name, o->dims[i]);
+        rt_fail(RT_EXIT_USAGE, "the dims do not fit the model: %s, with %s", broken, list);
+    }
+}

@@ -1,0 +1,331 @@
+/* run.c -- one model with its buffers: what a step of the emitted code calls, and what callers do
+ * with a run (create, step, evaluate, forward, save, load, free).
+ *
+ * In: the model table, settings, data. Out: updated parameters, means of slots. The one idea: a run
+ * holds everything, so several can live in one process, and rt_main is only one caller of it.
+ */
+#include "run.h"
+
+/* ---- sizes ------------------------------------------------------------------------------------ */
+
+static ptrdiff_t elems(const ptrdiff_t *shape, int rank)
+{
+    ptrdiff_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= shape[i];
+    return n;
+}
+
+static size_t input_bytes(const RtModel *m, int input)
+{
+    return m->inputs[input].type == RT_I32 ? sizeof(int32_t) : rt_real_bytes(m);
+}
+
+static ptrdiff_t input_row(const RtModel *m, const ptrdiff_t *dims, int input)
+{
+    ptrdiff_t shape[RT_MAX_RANK];
+    m->input_shape(dims, input, shape);
+    return elems(shape + 1, m->inputs[input].rank - 1);
+}
+
+static size_t output_bytes(const RtModel *m, const ptrdiff_t *dims, int output)
+{
+    ptrdiff_t shape[RT_MAX_RANK];
+    m->output_shape(dims, output, shape);
+    return RT_SIZE(char, (size_t)elems(shape, m->outputs[output].rank) * rt_real_bytes(m));
+}
+
+static size_t arena_bytes(const RtModel *m, const ptrdiff_t *dims, int use)
+{
+    size_t most = 0;
+    for (int entry = RT_ENTRY_TRAIN; entry <= RT_ENTRY_COUNT; entry++) {
+        const bool wanted = entry == RT_ENTRY_EVAL ? (use & RT_USE_EVAL) != 0
+                          : entry == RT_ENTRY_OUTPUT ? (use & RT_USE_OUTPUT) != 0
+                          : (use & RT_USE_TRAIN) != 0;
+        const size_t bytes = wanted ? m->arena_bytes(dims, (RtEntry)entry) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static ptrdiff_t row_count(const RtModel *m, const RtOptions *o, int use)
+{
+    ptrdiff_t rows = use & RT_USE_TRAIN ? (ptrdiff_t)o->train.batch : 1;
+    for (int i = 0; i < m->n_dims; i++)
+        if (m->dims[i].batch && o->dims[i] > rows)
+            rows = o->dims[i];
+    return rows;
+}
+
+RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
+{
+    RtMemory at = { 0 };
+    const double flat = (double)m->n_elems * (double)rt_real_bytes(m);
+    at.params = flat;
+    if (use & RT_USE_TRAIN) {
+        at.gradients = flat;
+        at.state = flat * rt_optim_states(&o->train);
+    }
+    at.arena = (double)arena_bytes(m, o->dims, use);
+    for (int i = 0; i < m->n_inputs; i++)
+        at.inputs += (double)row_count(m, o, use) * (double)input_row(m, o->dims, i)
+                   * (double)input_bytes(m, i);
+    for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
+        at.outputs += (double)output_bytes(m, o->dims, i);
+    at.total = at.params + at.gradients + at.state + at.arena + at.inputs + at.outputs;
+    return at;
+}
+
+/* ---- create and free -------------------------------------------------------------------------- */
+
+RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use)
+{
+    RtRun *run = rt_alloc(sizeof *run, "a run");
+    RtState *state = rt_alloc(sizeof *state, "a run");
+    const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
+    run->model = m;
+    run->state = state;
+    state->opt = o;
+    state->data = data;
+    state->best_val = NAN;
+    run->p = rt_alloc(flat, "the parameters");
+    if (use & RT_USE_TRAIN) {
+        run->d_p = rt_alloc(flat, "the gradient");
+        state->n_states = rt_optim_states(&o->train);
+        if (state->n_states > 0)
+            state->m = rt_alloc(flat, "the optimizer");
+        if (state->n_states > 1)
+            state->v = rt_alloc(flat, "the optimizer");
+        state->pieces = rt_optim_pieces(m, &state->n_pieces);
+        state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
+                                     "the sums of the norm");
+    }
+    run->arena = rt_alloc(arena_bytes(m, o->dims, use), "the arena (activations)");
+    state->row_cap = row_count(m, o, use);
+    memcpy(run->dims, o->dims, sizeof run->dims);
+    for (int i = 0; i < m->n_inputs; i++) {
+        state->row_elems[i] = input_row(m, o->dims, i);
+        state->rows[i] = rt_alloc((size_t)(state->row_cap * state->row_elems[i])
+                                  * input_bytes(m, i), m->inputs[i].name);
+        run->inputs[i] = state->rows[i];
+    }
+    for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
+        run->outputs[i] = rt_alloc(output_bytes(m, o->dims, i), m->outputs[i].name);
+    run->micro_steps = (int)o->train.accumulate;
+    return run;
+}
+
+void rt_run_free(RtRun *run)
+{
+    RtState *state = run->state;
+    for (int i = 0; i < RT_MAX_DIMS; i++) {
+        rt_free(state->rows[i]);
+        rt_free(run->outputs[i]);
+    }
+    rt_free(state->pieces);
+    rt_free(state->piece_sums);
+    rt_free(state->m);
+    rt_free(state->v);
+    rt_free(run->arena);
+    rt_free(run->d_p);
+    rt_free(run->p);
+    rt_free(state);
+    rt_free(run);
+}
+
+/* ---- the step, as the emitted code calls it ---------------------------------------------------- */
+
+static void set_batch(RtRun *run, ptrdiff_t n)
+{
+    for (int i = 0; i < run->model->n_dims; i++)
+        if (run->model->dims[i].batch)
+            run->dims[i] = n;
+}
+
+void rt_begin_step(RtRun *run, RtStep *s)
+{
+    RtState *state = run->state;
+    const RtTrain *t = &state->opt->train;
+    *s = (RtStep){ .key = { t->seed, (uint32_t)state->step }, .finite = true, .factor = 1,
+                   .lr = rt_schedule_lr(t, state->applied), .applied = state->applied };
+    memcpy(run->dims, state->opt->dims, sizeof run->dims);
+    run->micro_steps = (int)t->accumulate;
+    rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples, (ptrdiff_t)t->batch,
+                 state->rows);
+}
+
+void rt_begin_micro(RtRun *run, RtStep *s, int micro)
+{
+    const RtState *state = run->state;
+    const ptrdiff_t n = (ptrdiff_t)(state->opt->train.batch / run->micro_steps);
+    set_batch(run, n);
+    s->sample = (int64_t)micro * n;
+    for (int i = 0; i < run->model->n_inputs; i++)
+        run->inputs[i] = (const char *)state->rows[i]
+            + (size_t)(micro * n * state->row_elems[i]) * input_bytes(run->model, i);
+}
+
+void rt_seed_losses(RtRun *run, RtStep *s)
+{
+    bool empty = false;
+    for (int i = 0; i < run->model->n_slots; i++) {
+        s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] : 0;
+        empty = empty || (run->model->slots[i].weight != 0 && !(s->count[i] > 0));
+    }
+    RtState *state = run->state;
+    if (empty && state->empty++ == 0)
+        rt_warn("step %lld: no element of the batch counts in the loss: it is 0, and so is its "
+                "gradient", (long long)state->step);
+}
+
+void rt_reduce_gradients(RtRun *run, RtStep *s)             /* one rank has the sum already      */
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+
+void rt_end_step(RtRun *run, RtStep *s)
+{
+    RtState *state = run->state;
+    if (!s->finite)
+        return;                                 /* the caller decides: stop, or skip             */
+    state->step++;
+    state->applied++;
+    state->samples += state->opt->train.batch;
+}
+
+/* ---- callers ----------------------------------------------------------------------------------- */
+
+RtMeans rt_run_means(const RtModel *m, const RtStep *s)
+{
+    RtMeans means = { 0 };
+    for (int i = 0; i < m->n_slots; i++) {
+        means.count[i] = s->count[i];
+        means.mean[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : NAN;
+        if (m->slots[i].weight != 0 && s->count[i] > 0)
+            means.loss += m->slots[i].weight * means.mean[i];
+    }
+    if (m->n_metrics > 0)
+        m->metric_values(means.mean, means.metric);
+    return means;
+}
+
+RtMeans rt_run_step(RtRun *run, RtStep *s)
+{
+    run->model->step(run, s);
+    RtMeans means = rt_run_means(run->model, s);
+    means.samples = (double)run->state->opt->train.batch;
+    return means;
+}
+
+/* The dim that sets the length of a window, or -1: the only one the map ranges depend on. */
+static int window_dim(const RtModel *m, const ptrdiff_t *dims)
+{
+    int found = -1;
+    for (int d = 0; d < m->n_dims; d++) {
+        ptrdiff_t other[RT_MAX_DIMS];
+        memcpy(other, dims, sizeof other);
+        other[d]++;
+        bool differs = false;
+        for (int i = 0; i < m->train.n_maps; i++) {
+            ptrdiff_t lo, hi, lo2, hi2;
+            m->map_range(dims, i, &lo, &hi);
+            m->map_range(other, i, &lo2, &hi2);
+            differs = differs || lo != lo2 || hi != hi2;
+        }
+        if (differs && found >= 0)
+            return -1;
+        if (differs)
+            found = d;
+    }
+    return found;
+}
+
+static void evaluate_tail(RtRun *run, RtSplit split, RtStep *s)
+{
+    RtState *state = run->state;
+    const ptrdiff_t tail = rt_data_tail(state->data, split);
+    const int dim = tail > 0 ? window_dim(run->model, run->dims) : -1;
+    if (dim < 0)
+        return;
+    set_batch(run, 1);
+    run->dims[dim] = tail;
+    if (!run->model->check_dims || !run->model->check_dims(run->dims)) {
+        rt_data_fill_tail(state->data, split, state->rows);
+        s->sample = rt_data_samples(state->data, split);
+        run->model->evaluate(run, s);
+    }
+    memcpy(run->dims, state->opt->dims, sizeof run->dims);
+}
+
+RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
+{
+    RtState *state = run->state;
+    const int64_t n = rt_data_samples(state->data, split);
+    RtStep s = { .key = { state->opt->train.seed, UINT32_MAX }, .finite = true, .factor = 1 };
+    const ptrdiff_t most = (ptrdiff_t)(state->opt->train.batch / state->opt->train.accumulate);
+    memcpy(run->dims, state->opt->dims, sizeof run->dims);
+    for (int i = 0; i < run->model->n_inputs; i++)
+        run->inputs[i] = state->rows[i];
+    for (int64_t at = 0; at < n; at += most) {
+        const ptrdiff_t rows = n - at < most ? (ptrdiff_t)(n - at) : most;
+        set_batch(run, rows);
+        rt_data_fill(state->data, split, state->opt->train.seed, at, rows, state->rows);
+        s.sample = at;
+        run->model->evaluate(run, &s);
+    }
+    evaluate_tail(run, split, &s);
+    set_batch(run, most);
+    RtMeans means = rt_run_means(run->model, &s);
+    means.samples = (double)n;
+    return means;
+}
+
+void rt_run_forward(RtRun *run)
+{
+    RtStep s = { .key = { run->state->opt->train.seed, UINT32_MAX }, .finite = true, .factor = 1 };
+    run->model->forward(run, &s);
+}
+
+/* ---- save and load ------------------------------------------------------------------------------ */
+
+static void state_tensors(const RtRun *run, RtStateTensor tensor[2])
+{
+    tensor[0] = (RtStateTensor){ "m", run->state->m };
+    tensor[1] = (RtStateTensor){ "v", run->state->v };
+}
+
+int rt_run_save(RtRun *run, const char *dir)
+{
+    const RtState *state = run->state;
+    RtStateTensor tensor[2];
+    state_tensors(run, tensor);
+    char *config = rt_config_text(run->model, state->opt);
+    const RtCheckpoint c = {
+        .step = state->step, .applied = state->applied, .skipped = state->skipped,
+        .samples = state->samples, .seed = state->opt->train.seed,
+        .data_hash = rt_data_hash(state->data), .best_val = state->best_val,
+        .vocab = rt_data_vocab(state->data), .config = config,
+    };
+    const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, state->n_states, &c,
+                                          state->opt->train.keep);
+    rt_free(config);
+    return failed;
+}
+
+const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)
+{
+    RtState *state = run->state;
+    RtStateTensor tensor[2];
+    state_tensors(run, tensor);
+    const char *dir = rt_checkpoint_load(path, run->model, run->p, with_state ? tensor : NULL,
+                                         with_state ? state->n_states : 0, c);
+    if (dir) {
+        state->step = c->step;
+        state->applied = c->applied;
+        state->skipped = c->skipped;
+        state->samples = c->samples;
+        state->best_val = c->best_val;
+    }
+    return dir;
+}

@@ -1,0 +1,460 @@
+/* train.c -- rt_main and the training loop, to be read from top to bottom at the end of the file.
+ *
+ * In: the model table and the command line. Out: a run directory with settings, metrics and
+ * checkpoints, and an exit code. The one idea: everything is checked and printed before step 0, and
+ * the loop does four things at a step boundary: log, validate, save, look for a signal.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "run.h"
+
+enum { SAVE_FAILURES = 3 };                     /* in a row, then the run stops                   */
+
+typedef struct {
+    const RtModel *m;
+    RtOptions     *o;
+    const char    *dir;                         /* run directory, NULL = nothing is written       */
+    const char    *from;                        /* what --resume resolved to, NULL = a fresh run  */
+    char          *vocab;                       /* of the checkpoint                              */
+    RtData        *data;
+    RtRun         *run;
+    RtLog          log;
+    int64_t        start;                       /* step at which this process began               */
+    int64_t        best_step;                   /* -1 = before this process                       */
+    int64_t        validated, saved;            /* last step that was, -1 = none                  */
+    double         val_loss;
+    int            failures;                    /* of saving, in a row                            */
+} Train;
+
+void rt_threads_set(RtOptions *o)
+{
+#ifdef _OPENMP
+    if (o->threads > 0)
+        omp_set_num_threads((int)o->threads);
+    o->threads = omp_get_max_threads();
+#else
+    o->threads = 1;
+#endif
+}
+
+/* ---- where to begin ----------------------------------------------------------------------------- */
+
+/* The run directory of a path given to --resume: itself, or the parent of step-... */
+static const char *run_directory_of(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n-1] == '/')
+        n--;
+    size_t base = n;
+    while (base > 0 && path[base-1] != '/')
+        base--;
+    if (strncmp(path + base, "step-", 5) != 0)
+        return rt_printf("%.*s", (int)n, path);
+    return base == 0 ? rt_printf(".") : rt_printf("%.*s", base > 1 ? (int)base - 1 : 1, path);
+}
+
+static void resolve_resume(Train *t)
+{
+    RtOptions *o = t->o;
+    const bool out_given = (o->given >> rt_option_index("out") & 1u) != 0;
+    const bool write = strcmp(o->train.out, "none") != 0;
+    const char *own = o->train.out;
+    if (strcmp(o->resume, "auto") == 0) {
+        if (write && rt_checkpoint_exists(own))
+            t->from = own;
+    } else if (strcmp(o->resume, "none") != 0) {
+        t->from = o->resume;
+        if (!out_given)
+            o->train.out = run_directory_of(o->resume);
+    }
+    t->dir = write ? o->train.out : NULL;
+    if (!t->dir || !rt_checkpoint_exists(t->dir))
+        return;
+    const bool same = t->from && strcmp(run_directory_of(t->from), run_directory_of(t->dir)) == 0;
+    if (!t->from || !same)
+        rt_fail(RT_EXIT_USAGE, "%s holds the checkpoints of a run; they are not overwritten\nhint: "
+                "go on with --resume auto, or choose another --out DIR", t->dir);
+}
+
+static void adopt_checkpoint(Train *t)
+{
+    if (!t->from)
+        return;
+    RtCheckpoint c = { .best_val = NAN };
+    const char *dir = rt_checkpoint_load(t->from, t->m, NULL, NULL, 0, &c);
+    if (!dir)
+        rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
+    printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
+           (long long)c.step, (long long)c.applied, (long long)c.samples);
+    rt_config_adopt(t->m, t->o, c.config, stdout);
+    t->vocab = c.vocab ? rt_printf("%s", c.vocab) : NULL;
+}
+
+/* ---- what a person reads before step 0 ----------------------------------------------------------- */
+
+static void print_settings(const Train *t)
+{
+    static const char *const optimizers[] = { "sgd", "adam", "adamw" };
+    static const char *const schedules[] = { "constant", "linear", "cosine" };
+    const RtTrain *s = &t->o->train;
+    printf("batch    %lld samples per update = %lld micro-step%s of %lld", (long long)s->batch,
+           (long long)s->accumulate, s->accumulate == 1 ? "" : "s",
+           (long long)(s->batch / s->accumulate));
+    for (int i = 0; i < t->m->n_dims; i++)
+        if (!t->m->dims[i].batch)
+            printf(", %s = %td", t->m->dims[i].name, t->o->dims[i]);
+    printf("\nupdate   %s", optimizers[s->optimizer]);
+    if (s->optimizer == RT_SGD)
+        printf(", momentum %g%s", s->momentum, s->nesterov ? " (nesterov)" : "");
+    else
+        printf(", betas %g %g, eps %g", s->beta1, s->beta2, s->eps);
+    printf(", decay %g", s->weight_decay);
+    if (s->clip > 0)
+        printf(", clip %g", s->clip);
+    printf("\nrate     %s %g", schedules[s->schedule], s->lr);
+    if (s->schedule != RT_CONSTANT)
+        printf(" to %g over %lld", s->lr_end,
+               (long long)(s->decay_steps > 0 ? s->decay_steps : s->steps));
+    if (s->warmup > 0)
+        printf(", warm-up %lld", (long long)s->warmup);
+    printf("\nrun      %lld steps, seed %llu, %lld thread%s, %s", (long long)s->steps,
+           (unsigned long long)s->seed, (long long)t->o->threads, t->o->threads == 1 ? "" : "s",
+           t->dir ? t->dir : "nothing is written");
+    if (s->eval_every > 0)
+        printf(", validate every %lld", (long long)s->eval_every);
+    if (t->dir && s->save_every > 0)
+        printf(", save every %lld", (long long)s->save_every);
+    printf("\n");
+}
+
+static void print_memory(const RtMemory *need, double room)
+{
+    char a[RT_BYTES_TEXT], b[RT_BYTES_TEXT], c[RT_BYTES_TEXT], d[RT_BYTES_TEXT], e[RT_BYTES_TEXT];
+    char f[RT_BYTES_TEXT], g[RT_BYTES_TEXT];
+    printf("memory   parameters %s, gradient %s, optimizer %s, arena %s, batch %s: %s; %s free\n",
+           rt_bytes(need->params, a), rt_bytes(need->gradients, b), rt_bytes(need->state, c),
+           rt_bytes(need->arena, d), rt_bytes(need->inputs, e), rt_bytes(need->total, f),
+           room < 0 ? "unknown" : rt_bytes(room, g));
+}
+
+static void print_header(const Train *t)
+{
+    const RtModel *m = t->m;
+    ptrdiff_t decayed = 0;
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].decay)
+            decayed += rt_param_elems(&m->params[i]) * rt_param_repeats(&m->params[i]);
+    printf("%s: %td parameters (%td decayed), %s, compiled by gradcc from %s\n", m->name,
+           rt_params_count(m, false), decayed, m->real == RT_F64 ? "fp64" : "fp32", m->source);
+    rt_params_print(m, stdout);
+    printf("data     %s: %lld samples to train on, %lld to validate\n",
+           t->o->train.path ? t->o->train.path : "none",
+           (long long)rt_data_samples(t->data, RT_SPLIT_TRAIN),
+           (long long)rt_data_samples(t->data, RT_SPLIT_VAL));
+    print_settings(t);
+}
+
+/* The fewest micro-steps whose activations fit, 0 = none do. */
+static int64_t accumulate_that_fits(const Train *t, double room, int use)
+{
+    RtOptions o = *t->o;
+    for (int64_t a = o.train.accumulate + 1; a <= o.train.batch; a++) {
+        if (o.train.batch % a)
+            continue;
+        o.train.accumulate = a;
+        for (int i = 0; i < t->m->n_dims; i++)
+            if (t->m->dims[i].batch)
+                o.dims[i] = (ptrdiff_t)(o.train.batch / a);
+        if (rt_run_memory(t->m, &o, use).total <= room)
+            return a;
+    }
+    return 0;
+}
+
+static void check_memory(const Train *t, int use)
+{
+    const RtMemory need = rt_run_memory(t->m, t->o, use);
+    const double room = rt_memory_free();
+    print_memory(&need, room);
+    if (room < 0 || need.total <= room || t->o->force || t->o->dry_run)
+        return;
+    char a[RT_BYTES_TEXT], b[RT_BYTES_TEXT];
+    const int64_t fits = accumulate_that_fits(t, room, use);
+    if (fits)
+        rt_fail(RT_EXIT_FAIL, "the run needs %s of memory, %s are free\nhint: --accumulate %lld "
+                "fits and gives the same update; --force starts anyway",
+                rt_bytes(need.total, a), rt_bytes(room, b), (long long)fits);
+    rt_fail(RT_EXIT_FAIL, "the run needs %s of memory, %s are free, and no number of micro-steps "
+            "helps\nhint: a smaller model, or shorter dims; --force starts anyway",
+            rt_bytes(need.total, a), rt_bytes(room, b));
+}
+
+/* ---- the run directory --------------------------------------------------------------------------- */
+
+static void make_directories(const char *path)
+{
+    char *part = rt_printf("%s", path);
+    for (char *at = part + 1; ; at++) {
+        const char was = *at;
+        if (was != '/' && was != 0)
+            continue;
+        *at = 0;
+        struct stat st;
+        if (stat(part, &st) != 0 && rt_io.mkdir(part, 0777) && errno != EEXIST)
+            rt_fail(RT_EXIT_FAIL, "%s: cannot be made: %s", part, strerror(errno));
+        if (stat(part, &st) == 0 && !S_ISDIR(st.st_mode))
+            rt_fail(RT_EXIT_FAIL, "%s: is no directory\nhint: choose another --out DIR", part);
+        *at = was;
+        if (was == 0)
+            break;
+    }
+    rt_free(part);
+}
+
+static void write_config(const Train *t)
+{
+    char *path = rt_printf("%s/config.json", t->dir);
+    char *text = rt_config_text(t->m, t->o);
+    if (rt_write_atomic(path, text, strlen(text)))
+        rt_fail(RT_EXIT_FAIL, "%s: cannot be written: %s", path, strerror(errno));
+    rt_free(text);
+    rt_free(path);
+}
+
+/* ---- at a step boundary -------------------------------------------------------------------------- */
+
+static void validate(Train *t)
+{
+    RtState *state = t->run->state;
+    const double start = rt_now();
+    const RtMeans means = rt_run_evaluate(t->run, RT_SPLIT_VAL);
+    const bool best = isfinite(means.loss)
+                   && (!isfinite(state->best_val) || means.loss < state->best_val);
+    if (best) {
+        state->best_val = means.loss;
+        t->best_step = state->step;
+    }
+    t->validated = state->step;
+    t->val_loss = means.loss;
+    rt_log_validation(&t->log, t->run, &means, rt_now() - start, best);
+}
+
+static void save(Train *t)
+{
+    if (!t->dir || t->saved == t->run->state->step)
+        return;
+    if (rt_run_save(t->run, t->dir) == 0) {
+        t->saved = t->run->state->step;
+        t->failures = 0;
+    } else if (++t->failures == SAVE_FAILURES) {
+        rt_fail(RT_EXIT_FAIL, "no checkpoint could be written %d times in a row; the last one is "
+                "of step %lld", SAVE_FAILURES, (long long)t->saved);
+    }
+}
+
+static const char *shell_word(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+-", *c))
+            return rt_printf("'%s'", text);
+    return *text ? text : "''";
+}
+
+static void print_go_on(const Train *t, bool more_steps)
+{
+    const RtOptions *o = t->o;
+    char out[RT_NAME_TEXT] = "", steps[64] = "";
+    char *own = rt_printf("%s.run", t->m->name);
+    if (strcmp(own, t->dir) != 0)
+        snprintf(out, sizeof out, " --out %s", shell_word(t->dir));
+    if (more_steps)
+        snprintf(steps, sizeof steps, " --steps %lld", (long long)o->train.steps * 2);
+    printf("go on    %s --resume auto%s%s\n", shell_word(o->program), out, steps);
+    if (more_steps && rt_generate_possible(t->m) == NULL)
+        printf("generate %s generate%s\n", shell_word(o->program), out);
+    rt_free(own);
+}
+
+/* Parameters whose gradient is not finite, the first three, for the message. */
+static void bad_gradients(const RtRun *run, char *text, size_t cap)
+{
+    const RtModel *m = run->model;
+    char name[RT_NAME_TEXT];
+    size_t at = 0;
+    int found = 0;
+    for (int i = 0; i < m->n_params; i++)
+        for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
+            const ptrdiff_t from = rt_param_at(&m->params[i], k);
+            double bad = 0;
+            for (ptrdiff_t j = from; j < from + rt_param_elems(&m->params[i]); j++)
+                bad += (m->real == RT_F64 ? ((const double *)run->d_p)[j]
+                                          : (double)((const float *)run->d_p)[j]) * 0;
+            if (bad == 0)
+                continue;
+            if (found++ < 3 && at + RT_NAME_TEXT < cap)
+                at += (size_t)snprintf(text + at, cap - at, "%s%s (%s)", found > 1 ? ", " : "",
+                                       rt_param_name(&m->params[i], k, name), m->params[i].where);
+        }
+    if (found > 3)
+        snprintf(text + at, cap - at, " and %d more", found - 3);
+    if (found == 0)
+        snprintf(text, cap, "none");
+}
+
+__attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *means)
+{
+    RtState *state = t->run->state;
+    char bad[4 * RT_NAME_TEXT];
+    bad_gradients(t->run, bad, sizeof bad);
+    char *dir = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
+    if (dir)
+        make_directories(dir);
+    const bool saved = dir && rt_run_save(t->run, dir) == 0;
+    rt_fail(RT_EXIT_FAIL, "step %lld: the loss is %g and gradients that are not finite: %s\n"
+            "the parameters are as before the step; %s%s\nhint: a lower --lr, a longer --warmup; "
+            "log, sqrt or division at 0 in the model", (long long)state->step + 1, means->loss, bad,
+            saved ? "saved in " : "nothing was saved", saved ? dir : "");
+}
+
+static int stop_by_signal(Train *t, int number)
+{
+    const long long step = (long long)t->run->state->step;
+    save(t);
+    rt_log_close(&t->log);
+    if (t->dir && t->saved != step)
+        rt_fail(RT_EXIT_FAIL, "stopped at step %lld, and no checkpoint could be written", step);
+    printf("stopped  at step %lld of %lld%s\n", step, (long long)t->o->train.steps,
+           t->dir ? "; a checkpoint is written" : "");
+    if (t->dir)
+        print_go_on(t, false);
+    return number == SIGINT ? RT_EXIT_INTERRUPT : RT_EXIT_REQUEUE;
+}
+
+static int finish(Train *t, const RtMeans *last)
+{
+    const RtState *state = t->run->state;
+    char peak[RT_BYTES_TEXT];
+    rt_log_close(&t->log);
+    printf("done     step %lld, training loss %.4f", (long long)state->step, last->loss);
+    if (t->validated == state->step)
+        printf(", validation loss %.4f", t->val_loss);
+    if (isfinite(state->best_val) && t->best_step >= 0)
+        printf(", best %.4f at step %lld", state->best_val, (long long)t->best_step);
+    else if (isfinite(state->best_val))
+        printf(", best %.4f", state->best_val);
+    printf("\n");
+    if (state->empty)
+        printf("empty    %lld updates had no element that counts in the loss\n",
+               (long long)state->empty);
+    printf("memory   peak %s\n", rt_memory_peak() < 0 ? "unknown"
+                                                      : rt_bytes(rt_memory_peak(), peak));
+    if (t->dir && t->saved != state->step)
+        rt_fail(RT_EXIT_FAIL, "the last checkpoint could not be written; the newest is of step "
+                "%lld", (long long)t->saved);
+    if (t->dir) {
+        printf("saved    %s/step-%08lld\n", t->dir, (long long)state->step);
+        print_go_on(t, true);
+    }
+    return 0;
+}
+
+/* ---- the program ---------------------------------------------------------------------------------- */
+
+static void prepare(Train *t)
+{
+    const RtModel *m = t->m;
+    RtOptions *o = t->o;
+    rt_threads_set(o);
+    resolve_resume(t);
+    adopt_checkpoint(t);
+    rt_options_settle(m, o);
+    if (o->train.steps < 1)
+        rt_fail(RT_EXIT_USAGE, "no number of steps is set\nhint: give --steps N, or set steps in "
+                "the train block of %s", m->source);
+    t->data = rt_data_open(m, &o->train, o->dims, t->vocab);
+    print_header(t);
+    const bool evaluates = o->train.eval_every > 0 && m->evaluate;
+    if (evaluates && rt_data_samples(t->data, RT_SPLIT_VAL) == 0) {
+        printf("note     no validation: there are no data for it (--val-data FILE, or --split)\n");
+        o->train.eval_every = 0;
+    }
+    const int use = RT_USE_TRAIN | (o->train.eval_every > 0 ? RT_USE_EVAL : 0);
+    check_memory(t, use);
+    if (o->dry_run)
+        exit(0);
+
+    t->run = rt_run_create(m, o, t->data, use);
+    const char *loaded = NULL;
+    if (t->from) {
+        RtCheckpoint c = { .best_val = NAN };
+        loaded = rt_run_load(t->run, t->from, true, &c);
+        if (c.data_hash != rt_data_hash(t->data))
+            rt_warn("the data are not those of the checkpoint; training goes on with the new ones");
+    } else {
+        rt_params_init(m, o->train.seed, t->run->p);
+        rt_data_fit(t->data, m, t->run->p);
+    }
+    if (t->dir) {
+        make_directories(t->dir);
+        rt_checkpoint_clean(t->dir);
+        write_config(t);
+    }
+    t->start = t->run->state->step;
+    t->saved = loaded ? t->start : -1;
+    t->log = rt_log_open(m, o, t->dir, loaded ? 1 : 0);
+    if (loaded)
+        rt_log_restart(&t->log, t->start, loaded);
+}
+
+static int train(const RtModel *m, RtOptions *o)
+{
+    Train t = { .m = m, .o = o, .best_step = -1, .validated = -1, .saved = -1 };
+    RtMeans means = { 0 };
+    prepare(&t);
+    rt_log_begin(&t.log);
+    rt_signal_catch();
+    RtState *state = t.run->state;
+    if (state->step >= o->train.steps) {
+        printf("done     the run has its %lld steps already\nhint     --steps N goes further\n",
+               (long long)o->train.steps);
+        return 0;
+    }
+    fflush(stdout);
+
+    while (state->step < o->train.steps) {
+        RtStep s;
+        const double start = rt_now();
+        means = rt_run_step(t.run, &s);
+        if (!s.finite)
+            stop_nonfinite(&t, &means);
+        rt_log_step(&t.log, t.run, &s, &means, rt_now() - start);
+        const bool last = state->step == o->train.steps;
+        if (o->train.eval_every > 0 && (last || state->step % o->train.eval_every == 0))
+            validate(&t);
+        if (last || (o->train.save_every > 0 && state->step % o->train.save_every == 0))
+            save(&t);
+        if (rt_signal_pending() && !last)
+            return stop_by_signal(&t, rt_signal_pending());
+    }
+    return finish(&t, &means);
+}
+
+int rt_main(const RtModel *model, int argc, char **argv)
+{
+    rt_base_init();
+    RtOptions options = rt_options_parse(model, argc, argv);
+    switch (options.command) {
+    case RT_DO_EVAL:     return rt_do_evaluate(model, &options);
+    case RT_DO_GENERATE: return rt_do_generate(model, &options);
+    case RT_DO_TRAIN:    break;
+    }
+    if (!model->step)
+        rt_fail(RT_EXIT_USAGE, "%s has no loss to train on", model->name);
+    return train(model, &options);
+}

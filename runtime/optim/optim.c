@@ -1,0 +1,246 @@
+/* optim.c -- from the gradient to the new parameters: finite flag, norm, clip, update.
+ *
+ * In: the flat gradient and RtStep. Out: flat parameters and optimizer state. The one idea: the
+ * flat buffer is cut into pieces that depend on the model table alone; a piece is summed in a fixed
+ * order and the sums of pieces are added in a fixed tree, so no result depends on the thread count.
+ * One pass per update: every element of p, m, v and the gradient is read and written once.
+ *
+ *     sgd     g += decay p;  m = momentum m + g;  p -= lr (g + momentum m if nesterov, else m)
+ *     adam    g += decay p, then as adamw without decay
+ *     adamw   p *= 1 - lr decay;  m, v = running means of g, g^2;
+ *             p -= lr/(1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+ */
+#include "run.h"
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static int piece_compare(const void *a, const void *b)
+{
+    const ptrdiff_t x = ((const RtPiece *)a)->from, y = ((const RtPiece *)b)->from;
+    return (x > y) - (x < y);
+}
+
+RtPiece *rt_optim_pieces(const RtModel *m, int *n)
+{
+    size_t rows = 0;
+    for (int i = 0; i < m->n_params; i++)
+        if (m->params[i].role != RT_STATE)
+            rows += (size_t)rt_param_repeats(&m->params[i]);
+    RtPiece *whole = rt_alloc((rows + 1) * sizeof *whole, "the table of parameters");
+    size_t k = 0;
+    for (int i = 0; i < m->n_params; i++) {
+        const RtParam *q = &m->params[i];
+        for (ptrdiff_t r = 0; q->role != RT_STATE && r < rt_param_repeats(q); r++) {
+            const ptrdiff_t at = rt_param_at(q, r);
+            whole[k++] = (RtPiece){ at, at + rt_param_elems(q), q->decay };
+        }
+    }
+    qsort(whole, k, sizeof *whole, piece_compare);
+    size_t joined = 0;                          /* neighbours of one kind become one             */
+    for (size_t i = 0; i < k; i++)
+        if (joined && whole[joined-1].to == whole[i].from && whole[joined-1].decay == whole[i].decay)
+            whole[joined-1].to = whole[i].to;
+        else
+            whole[joined++] = whole[i];
+
+    size_t count = 0;
+    for (size_t i = 0; i < joined; i++)
+        count += (size_t)((whole[i].to - whole[i].from + RT_PIECE - 1) / RT_PIECE);
+    RtPiece *piece = rt_alloc((count + 1) * sizeof *piece, "the table of parameters");
+    size_t put = 0;
+    for (size_t i = 0; i < joined; i++)
+        for (ptrdiff_t at = whole[i].from; at < whole[i].to; at += RT_PIECE)
+            piece[put++] = (RtPiece){ at, at + RT_PIECE < whole[i].to ? at + RT_PIECE : whole[i].to,
+                                      whole[i].decay };
+    rt_free(whole);
+    *n = (int)put;
+    return piece;
+}
+
+int rt_optim_states(const RtTrain *t)
+{
+    return t->optimizer == RT_SGD ? t->momentum != 0 : 2;
+}
+
+/* ---- finite? norm ---------------------------------------------------------------------------- */
+
+enum { LANES = 16 };                            /* partial sums, added in a fixed tree           */
+
+static double lanes_add(double lane[LANES])
+{
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
+/* Squares of floats fit a double, so the sum is finite if and only if all elements are. */
+static double squares_f32(const float *g, ptrdiff_t n)
+{
+    double lane[LANES] = { 0 };
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        #pragma omp simd
+        for (int k = 0; k < LANES; k++)
+            lane[k] = fma((double)g[i + k], (double)g[i + k], lane[k]);
+    for (; i < n; i++)
+        lane[i % LANES] = fma((double)g[i], (double)g[i], lane[i % LANES]);
+    return lanes_add(lane);
+}
+
+/* Sum of (g * scale)^2; NaN if an element is not finite. */
+static double squares_f64(const double *g, ptrdiff_t n, double scale)
+{
+    double lane[LANES] = { 0 };
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double a = g[i] * scale + g[i] * 0;
+        lane[i % LANES] = fma(a, a, lane[i % LANES]);
+    }
+    return lanes_add(lane);
+}
+
+static double sum_tree(const double *x, int n)
+{
+    if (n <= 0)
+        return 0;
+    return n == 1 ? x[0] : sum_tree(x, n / 2) + sum_tree(x + n / 2, n - n / 2);
+}
+
+static double squares_all(const RtRun *run, double scale)
+{
+    const RtState *state = run->state;
+    const bool wide = run->model->real == RT_F64;
+    #pragma omp parallel for schedule(static) if (state->n_pieces > 1)
+    for (int i = 0; i < state->n_pieces; i++) {
+        const RtPiece q = state->pieces[i];
+        state->piece_sums[i] = wide
+            ? squares_f64((const double *)run->d_p + q.from, q.to - q.from, scale)
+            : squares_f32((const float *)run->d_p + q.from, q.to - q.from);
+    }
+    return sum_tree(state->piece_sums, state->n_pieces);
+}
+
+void rt_finite_and_norm(RtRun *run, RtStep *s)
+{
+    double squares = squares_all(run, 1), scale = 1;
+    if (isinf(squares) && run->model->real == RT_F64) {     /* finite, but its squares are not    */
+        scale = 0x1p-600;
+        squares = squares_all(run, scale);
+    }
+    s->norm = sqrt(squares) / scale;
+    bool finite = isfinite(squares) != 0;
+    for (int i = 0; i < run->model->n_slots; i++)
+        if (run->model->slots[i].weight != 0 && !isfinite(s->sum[i]))
+            finite = false;
+    s->finite = finite;
+    s->factor = 1;
+}
+
+void rt_clip(RtRun *run, RtStep *s)
+{
+    const double clip = run->state->opt->train.clip;
+    if (s->finite && clip > 0 && s->norm > clip)
+        s->factor = clip / s->norm;
+}
+
+/* ---- updates of one piece --------------------------------------------------------------------- */
+
+typedef struct {
+    double factor, lr, decay, momentum, beta1, beta2, eps;
+    double rate, root;                          /* lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)     */
+    bool   nesterov, decoupled;
+} Update;
+
+#define SGD_PIECE(real, sfx)                                                                       \
+static void sgd_##sfx(real *restrict p, real *restrict m, const real *restrict d, ptrdiff_t n,     \
+                      Update u)                                                                    \
+{                                                                                                  \
+    const real factor = (real)u.factor, lr = (real)u.lr, decay = (real)u.decay;                    \
+    const real momentum = (real)u.momentum, ahead = u.nesterov ? momentum : 1;                     \
+    const real own = u.nesterov ? 1 : 0;                                                           \
+    if (!m) {                                                                                      \
+        _Pragma("omp simd")                                                                        \
+        for (ptrdiff_t i = 0; i < n; i++)                                                          \
+            p[i] -= lr * (factor * d[i] + decay * p[i]);                                           \
+        return;                                                                                    \
+    }                                                                                              \
+    _Pragma("omp simd")                                                                            \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                            \
+        const real g = factor * d[i] + decay * p[i];                                               \
+        const real mean = momentum * m[i] + g;                                                     \
+        m[i] = mean;                                                                               \
+        p[i] -= lr * (own * g + ahead * mean);                                                     \
+    }                                                                                              \
+}
+
+#define ADAM_PIECE(real, sfx)                                                                      \
+static void adam_##sfx(real *restrict p, real *restrict m, real *restrict v,                       \
+                       const real *restrict d, ptrdiff_t n, Update u)                              \
+{                                                                                                  \
+    const real factor = (real)u.factor, rate = (real)u.rate, root = (real)u.root;                  \
+    const real eps = (real)u.eps, beta1 = (real)u.beta1, beta2 = (real)u.beta2;                    \
+    const real more1 = (real)(1 - u.beta1), more2 = (real)(1 - u.beta2);                           \
+    const real keep = u.decoupled ? (real)(1 - u.lr * u.decay) : 1;                                \
+    const real pull = u.decoupled ? 0 : (real)u.decay;                                             \
+    _Pragma("omp simd")                                                                            \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                            \
+        const real g = factor * d[i] + pull * p[i];                                                \
+        const real mean = beta1 * m[i] + more1 * g;                                                \
+        const real square = beta2 * v[i] + more2 * (g * g);                                        \
+        m[i] = mean;                                                                               \
+        v[i] = square;                                                                             \
+        p[i] = keep * p[i] - rate * mean / (rt_sqrt_##sfx(square) * root + eps);                   \
+    }                                                                                              \
+}
+
+SGD_PIECE(float, f32)
+SGD_PIECE(double, f64)
+ADAM_PIECE(float, f32)
+ADAM_PIECE(double, f64)
+
+/* ---- updates of all ---------------------------------------------------------------------------- */
+
+static void update_piece(RtRun *run, RtPiece q, Update u)
+{
+    const RtState *state = run->state;
+    const ptrdiff_t n = q.to - q.from;
+    const bool sgd = state->opt->train.optimizer == RT_SGD;
+    u.decay = q.decay ? u.decay : 0;
+    if (run->model->real == RT_F64) {
+        double *p = (double *)run->p + q.from, *m = state->m, *v = state->v;
+        const double *d = (const double *)run->d_p + q.from;
+        if (sgd)
+            sgd_f64(p, m ? m + q.from : NULL, d, n, u);
+        else
+            adam_f64(p, m + q.from, v + q.from, d, n, u);
+    } else {
+        float *p = (float *)run->p + q.from, *m = state->m, *v = state->v;
+        const float *d = (const float *)run->d_p + q.from;
+        if (sgd)
+            sgd_f32(p, m ? m + q.from : NULL, d, n, u);
+        else
+            adam_f32(p, m + q.from, v + q.from, d, n, u);
+    }
+}
+
+static void update_all(RtRun *run, const RtStep *s, bool decoupled)
+{
+    if (!s->finite)
+        return;
+    const RtTrain *t = &run->state->opt->train;
+    const double applied = (double)(s->applied + 1);
+    const Update u = {
+        .factor = s->factor, .lr = s->lr, .decay = t->weight_decay, .momentum = t->momentum,
+        .beta1 = t->beta1, .beta2 = t->beta2, .eps = t->eps, .nesterov = t->nesterov,
+        .rate = s->lr / (1 - pow(t->beta1, applied)),
+        .root = 1 / sqrt(1 - pow(t->beta2, applied)),
+        .decoupled = decoupled,
+    };
+    #pragma omp parallel for schedule(static) if (run->state->n_pieces > 1)
+    for (int i = 0; i < run->state->n_pieces; i++)
+        update_piece(run, run->state->pieces[i], u);
+}
+
+void rt_update_sgd(RtRun *run, RtStep *s) { update_all(run, s, false); }
+void rt_update_adam(RtRun *run, RtStep *s) { update_all(run, s, false); }
+void rt_update_adamw(RtRun *run, RtStep *s) { update_all(run, s, true); }
