@@ -152,15 +152,31 @@ static Node *view_again(Graph *g, const Node *n, Node *in)
     return ir_broadcast(g, in, t->rank, t->dim, n->attr.axes, n->span);
 }
 
-/* d as where(c, v, 0), looking through views and sums; false when it is not one. */
+static bool split_select(Graph *g, Node *d, Node **c, Node **v);
+
+/* where(c, v, 0), where(not c, 0, v), and one of these inside another. */
+static bool split_where(Graph *g, Node *d, Node **c, Node **v)
+{
+    Node *inner_c, *inner_v;
+    const int zero = is_number(d->in[2], 0) ? 2 : is_number(d->in[1], 0) ? 1 : 0;
+    if (!zero || !type_same_shape(d->in[3 - zero]->type, d->type))
+        return false;
+    *c = zero == 2 ? d->in[0] : ir_unary(g, OP_NOT, d->in[0], d->span);
+    *v = d->in[3 - zero];
+    if (split_select(g, *v, &inner_c, &inner_v)) {
+        *c = ir_binary(g, OP_AND, *c, inner_c, d->span);
+        *v = inner_v;
+    }
+    return true;
+}
+
+/* d as where(c, v, 0), looking through views, negation and sums; false when it is not one. */
 static bool split_select(Graph *g, Node *d, Node **c, Node **v)
 {
     Node *c0, *v0, *c1, *v1;
     switch (d->op) {
     case OP_WHERE:
-        *c = d->in[0];
-        *v = d->in[1];
-        return is_number(d->in[2], 0) && type_same_shape(d->in[1]->type, d->type);
+        return split_where(g, d, c, v);
     case OP_RESHAPE:
     case OP_TRANSPOSE:
     case OP_BROADCAST:
@@ -168,6 +184,11 @@ static bool split_select(Graph *g, Node *d, Node **c, Node **v)
             return false;
         *c = view_again(g, d, c0);
         *v = view_again(g, d, v0);
+        return true;
+    case OP_NEG:
+        if (!split_select(g, d->in[0], c, &v0))
+            return false;
+        *v = ir_unary(g, OP_NEG, v0, d->span);
         return true;
     case OP_ADD:
         if (!split_select(g, d->in[0], &c0, &v0) || !split_select(g, d->in[1], &c1, &v1))
@@ -189,6 +210,16 @@ static Node *select_of(Graph *g, Node *c, Node *a, Node *b, Span at)
     return ir_where(g, c, a ? a : zero, b ? b : zero, at);
 }
 
+/* d times a partial that is no number and no selection. */
+static Node *plain_product(Graph *g, Node *d, Node *partial, Span at)
+{
+    if (partial->op == OP_NEG)
+        return ir_unary(g, OP_NEG, plain_product(g, d, partial->in[0], at), at);
+    if (partial->op == OP_DIV && is_number(partial->in[0], 1))
+        return ir_binary(g, OP_DIV, d, partial->in[1], at);
+    return ir_binary(g, OP_MUL, d, partial, at);
+}
+
 /* d times a partial; NULL for 0. */
 static Node *product(Graph *g, Node *d, Node *partial, Span at)
 {
@@ -205,12 +236,8 @@ static Node *product(Graph *g, Node *d, Node *partial, Span at)
         return select_of(g, partial->in[0], product(g, d, partial->in[1], at),
                          product(g, d, partial->in[2], at), at);
     if (split_select(g, d, &c, &v))
-        return select_of(g, c, product(g, v, partial, at), NULL, at);
-    if (partial->op == OP_NEG)
-        return ir_unary(g, OP_NEG, product(g, d, partial->in[0], at), at);
-    if (partial->op == OP_DIV && is_number(partial->in[0], 1))
-        return ir_binary(g, OP_DIV, d, partial->in[1], at);
-    return ir_binary(g, OP_MUL, d, partial, at);
+        return select_of(g, c, plain_product(g, v, partial, at), NULL, at);
+    return plain_product(g, d, partial, at);
 }
 
 /* What n contributes to the adjoint of its input k, d being that of its result. */
