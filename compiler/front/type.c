@@ -347,9 +347,12 @@ static void print_atom(const Printer *w, const Atom *m, bool alone)
         return;
     }
     text_put(w->t, alone ? "" : "(");
+    bool product = m->b->p.n == 1 && m->b->p.at[0].n + (m->b->p.at[0].num != 1) > 1;
     print_dim(w, m->a, true);
     text_put(w->t, w->namer ? "/" : "//");
-    print_dim(w, m->b, true);
+    text_put(w->t, product ? "(" : "");
+    print_dim(w, m->b, !product);
+    text_put(w->t, product ? ")" : "");
     text_put(w->t, alone ? "" : ")");
 }
 

@@ -157,7 +157,7 @@ Graph *graph_rewrite(Graph *g, Rewrite rewrite, void *user);
    A LOOP shares its body with n. */
 Node  *graph_copy_node(Graph *to, const Node *n, Node *const *map);
 
-/* ---- text.c: print and read back ------------------------------------------------------------ */
+/* ---- text.c, read.c: print and read back --------------------------------------------------------- */
 
 /*  graph f(x: f32[B,D]) {
       %one = const 1 : f32[]
@@ -165,6 +165,8 @@ Node  *graph_copy_node(Graph *to, const Node *n, Node *const *map);
       return %y
     }                                                                                        */
 void   ir_print(Text *t, Graph *g);
+/* The symbols and means that read.c needs before the graphs of p. */
+void   ir_print_header(Text *t, const Program *p);
 /* Reads graphs (dims, inputs, params as arguments of the graph); errors through diag with place. */
 bool   ir_read(Context *cx, int file, Program **program);   /* graphs land in program->graphs, in order */
 
