@@ -14,6 +14,7 @@
 %expect 0
 %locations
 %param {Parser *p}
+%initial-action { @$ = (Span){ p->file, 0, 0 }; }
 
 %code requires {
 #include "front/syntax.h"
