@@ -5,73 +5,123 @@
  * told, and so is what the program's own train block would have said.
  */
 #include <jansson.h>
+#include <stdarg.h>
 
 #include "run.h"
 
 static const char *const optimizer_names[] = { "sgd", "adam", "adamw" };
 static const char *const schedule_names[] = { "constant", "linear", "cosine" };
 
-static json_t *dims_json(const RtModel *m, const RtOptions *o)
+typedef struct { char *at; size_t n, cap; } JsonText;
+
+__attribute__((format(printf, 2, 3))) static void put(JsonText *j, const char *fmt, ...)
 {
-    json_t *dims = json_object();
-    for (int i = 0; i < m->n_dims; i++)
-        if (!m->dims[i].batch)
-            json_object_set_new(dims, m->dims[i].name, json_integer(o->dims[i]));
-    return dims;
+    for (;;) {
+        va_list args;
+        va_start(args, fmt);
+        const int n = vsnprintf(j->at + j->n, j->cap - j->n, fmt, args);
+        va_end(args);
+        if (n >= 0 && (size_t)n < j->cap - j->n) {
+            j->n += (size_t)n;
+            return;
+        }
+        char *more = rt_alloc(j->cap * 2, "the settings as JSON");
+        memcpy(more, j->at, j->n);
+        rt_free(j->at);
+        j->at = more;
+        j->cap *= 2;
+    }
 }
 
-static json_t *option_json(const RtModel *m, const RtOptions *o, const RtOption *row)
+static void put_text(JsonText *j, const char *text)
+{
+    if (!text) {
+        put(j, "null");
+        return;
+    }
+    put(j, "\"");
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+        if (*c == '"' || *c == '\\')
+            put(j, "\\%c", *c);
+        else if (*c < 0x20)
+            put(j, "\\u%04x", *c);
+        else
+            put(j, "%c", *c);
+    put(j, "\"");
+}
+
+static void put_real(JsonText *j, double value)             /* shortest text that reads back equal */
+{
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    put(j, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+static void put_dims(JsonText *j, const RtModel *m, const RtOptions *o)
+{
+    int n = 0;
+    put(j, "{");
+    for (int i = 0; i < m->n_dims; i++)
+        if (!m->dims[i].batch)
+            put(j, "%s\"%s\": %td", n++ ? ", " : "", m->dims[i].name, o->dims[i]);
+    put(j, "}");
+}
+
+static void put_option(JsonText *j, const RtModel *m, const RtOptions *o, const RtOption *row)
 {
     const char *const at = (const char *)o + row->at;
+    int64_t whole;
+    double real;
+    const char *text;
     switch (row->type) {
     case RT_OPT_INT:
-    case RT_OPT_UINT: {
-        int64_t value;
-        memcpy(&value, at, sizeof value);
-        return json_integer(value);             /* seeds above 2^63 come back by the same cast   */
-    }
-    case RT_OPT_REAL: {
-        double value;
-        memcpy(&value, at, sizeof value);
-        return json_real(value);
-    }
-    case RT_OPT_TEXT: {
-        const char *value;
-        memcpy(&value, at, sizeof value);
-        return value ? json_string(value) : json_null();
-    }
+    case RT_OPT_UINT:                           /* seeds above 2^63 come back by the same cast    */
+        memcpy(&whole, at, sizeof whole);
+        put(j, "%lld", (long long)whole);
+        break;
+    case RT_OPT_REAL:
+        memcpy(&real, at, sizeof real);
+        put_real(j, real);
+        break;
+    case RT_OPT_TEXT:
+        memcpy(&text, at, sizeof text);
+        put_text(j, text);
+        break;
     case RT_OPT_DIMS:
-        return dims_json(m, o);
+        put_dims(j, m, o);
+        break;
     case RT_OPT_FLAG:
         break;
     }
-    return NULL;
+}
+
+static JsonText json_text(void)
+{
+    return (JsonText){ .at = rt_alloc(1024, "the settings as JSON"), .cap = 1024 };
 }
 
 char *rt_config_text(const RtModel *m, const RtOptions *o)
 {
-    char crc[16];
-    snprintf(crc, sizeof crc, "%08x", (unsigned)m->source_crc);
-    json_t *config = json_object();
-    json_object_set_new(config, "model", json_string(m->name));
-    json_object_set_new(config, "source", json_string(m->source));
-    json_object_set_new(config, "source_crc32", json_string(crc));
-    json_object_set_new(config, "precision", json_string(m->real == RT_F64 ? "fp64" : "fp32"));
-    json_object_set_new(config, "optimizer", json_string(optimizer_names[o->train.optimizer]));
-    json_object_set_new(config, "schedule", json_string(schedule_names[o->train.schedule]));
-    for (int i = 0; i < rt_n_options; i++) {
-        json_t *value = rt_options[i].saved && rt_option_applies(m, &rt_options[i])
-                      ? option_json(m, o, &rt_options[i]) : NULL;
-        if (value)
-            json_object_set_new(config, rt_options[i].name, value);
-    }
-    char *text = json_dumps(config, JSON_INDENT(2));
-    json_decref(config);
-    if (!text)
-        rt_fail(RT_EXIT_FAIL, "the settings cannot be written as JSON: a text is no UTF-8");
-    char *copy = rt_printf("%s\n", text);
-    free(text);
-    return copy;
+    JsonText j = json_text();
+    put(&j, "{\n  \"model\": ");
+    put_text(&j, m->name);
+    put(&j, ",\n  \"source\": ");
+    put_text(&j, m->source);
+    put(&j, ",\n  \"source_crc32\": \"%08x\"", (unsigned)m->source_crc);
+    put(&j, ",\n  \"precision\": \"%s\"", m->real == RT_F64 ? "fp64" : "fp32");
+    put(&j, ",\n  \"optimizer\": \"%s\"", optimizer_names[o->train.optimizer]);
+    put(&j, ",\n  \"schedule\": \"%s\"", schedule_names[o->train.schedule]);
+    for (int i = 0; i < rt_n_options; i++)
+        if (rt_options[i].saved && rt_option_applies(m, &rt_options[i])) {
+            put(&j, ",\n  \"%s\": ", rt_options[i].name);
+            put_option(&j, m, o, &rt_options[i]);
+        }
+    put(&j, "\n}\n");
+    return j.at;
 }
 
 /* ---- back -------------------------------------------------------------------------------------- */
@@ -91,13 +141,11 @@ static void tell(Adopt *a, const char *name, const char *was, const char *is, bo
                 is, name);
 }
 
-static void option_text(const RtModel *m, const RtOptions *o, const RtOption *row, char text[96])
+static char *option_text(const RtModel *m, const RtOptions *o, const RtOption *row)
 {
-    json_t *value = option_json(m, o, row);
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
-    snprintf(text, 96, "%s", dump ? dump : "?");
-    free(dump);
-    json_decref(value);
+    JsonText j = json_text();
+    put_option(&j, m, o, row);
+    return j.at;
 }
 
 /* Stores a value of the config; false if it has the wrong type. */
@@ -146,22 +194,23 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
         adopt_dims(a, value);
         return;
     }
-    char was[96], is[96];
     RtOptions saved = *a->o;
     if (!option_take(&saved, row, value))
         rt_fail(RT_EXIT_FAIL, "the checkpoint's config has a wrong value of %s", row->name);
-    option_text(a->m, &saved, row, was);
-    option_text(a->m, a->o, row, is);
+    char *was = option_text(a->m, &saved, row), *is = option_text(a->m, a->o, row);
+    const bool differs = strcmp(was, is) != 0;
     if (strcmp(row->name, "threads") == 0) {    /* the machine's, unless given                    */
-        if (strcmp(was, is) != 0 && a->to)
+        if (differs && a->to)
             fprintf(a->to, "threads %s -> %s: results agree to rounding, no longer bit for bit\n",
                     was, is);
-        return;
+    } else {
+        if (differs)
+            tell(a, row->name, was, is, given);
+        if (!given)
+            *a->o = saved;
     }
-    if (strcmp(was, is) != 0)
-        tell(a, row->name, was, is, given);
-    if (!given)
-        *a->o = saved;
+    rt_free(was);
+    rt_free(is);
 }
 
 void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to)

@@ -110,7 +110,7 @@ static double squares_all(const RtRun *run, double scale)
 {
     const RtState *state = run->state;
     const bool wide = run->model->real == RT_F64;
-    #pragma omp parallel for schedule(static) if (state->n_pieces > 1)
+    #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
     for (int i = 0; i < state->n_pieces; i++) {
         const RtPiece q = state->pieces[i];
         state->piece_sums[i] = wide
@@ -236,7 +236,7 @@ static void update_all(RtRun *run, const RtStep *s, bool decoupled)
         .root = 1 / sqrt(1 - pow(t->beta2, applied)),
         .decoupled = decoupled,
     };
-    #pragma omp parallel for schedule(static) if (run->state->n_pieces > 1)
+    #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
     for (int i = 0; i < run->state->n_pieces; i++)
         update_piece(run, run->state->pieces[i], u);
 }
