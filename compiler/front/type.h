@@ -22,10 +22,10 @@ typedef enum {
 } SymKind;
 
 typedef struct {
-    const char *name;                           /* interned; unique among CONST, DIM, BATCH of a program */
+    const char *name;                           /* interned; unique unless FRESH */
     SymKind     kind;
-    int64_t     value;                          /* SYM_CONST; for DIM and BATCH the training value, 0 = unset */
-    int         id;                             /* index in cx's symbol table; order of declaration */
+    int64_t     value;                 /* CONST; for DIM and BATCH the one in training, 0 = unset */
+    int         id;                             /* place in the table; order of declaration */
     Span        span;                           /* where it is declared */
     const char *note;                           /* one-line description for emitted code, or NULL */
 } Symbol;
@@ -46,21 +46,21 @@ const Dim  *dim_sym(Dims *ds, const Symbol *s);
 const Dim  *dim_add(Dims *ds, const Dim *a, const Dim *b);
 const Dim  *dim_sub(Dims *ds, const Dim *a, const Dim *b);
 const Dim  *dim_mul(Dims *ds, const Dim *a, const Dim *b);
-const Dim  *dim_floor_div(Dims *ds, const Dim *a, const Dim *b);     /* NULL when b is 0, as dim_mod */
+const Dim  *dim_floor_div(Dims *ds, const Dim *a, const Dim *b);  /* NULL when b is 0, as dim_mod */
 const Dim  *dim_mod(Dims *ds, const Dim *a, const Dim *b);
-/* a / b where b divides a: cancels where the polynomial allows it; otherwise an atom that claims it.
+/* a / b where b divides a: cancels where the sum allows it; otherwise a quotient that claims it.
    NULL when both have values and b does not divide a, or b is 0. */
 const Dim  *dim_exact_div(Dims *ds, const Dim *a, const Dim *b);
 /* NULL where a division of d no longer divides, or divides by 0. */
 const Dim  *dim_replace(Dims *ds, const Dim *d, const Symbol *s, const Dim *by);
 
 bool        dim_same(const Dim *a, const Dim *b);               /* equal for all run-time dims */
-bool        dim_value(const Dim *d, int64_t *value);            /* true when no run-time dim is in it */
-bool        dim_literal(const Dim *d, int64_t *value);          /* true when it is a bare number, no name */
+bool        dim_value(const Dim *d, int64_t *value);        /* true when no run-time dim is in it */
+bool        dim_literal(const Dim *d, int64_t *value);  /* true when it is a bare number, no name */
 bool        dim_overflows(const Dim *d);                        /* its constant part left int64 */
-bool        dim_has_kind(const Dim *d, SymKind kind);           /* is a symbol of that kind in it? */
+bool        dim_has_kind(const Dim *d, SymKind kind);          /* is a symbol of that kind in it? */
 bool        dim_has_symbol(const Dim *d, const Symbol *s);
-int64_t     dim_eval(const Dim *d, const int64_t *values);      /* values by symbol id, DIM and BATCH only; -1 on overflow */
+int64_t     dim_eval(const Dim *d, const int64_t *values);      /* by symbol id; -1 on overflow */
 /* Proven a <= b for all positive run-time dims (coefficient-wise); false = unknown. */
 bool        dim_le(Dims *ds, const Dim *a, const Dim *b);
 
@@ -73,14 +73,15 @@ void        dim_print(Text *t, const Dim *d, DimNamer namer, void *user, bool pa
 
 /* ---- dtypes and types ---------------------------------------------------------------------- */
 
-typedef enum { DT_BOOL, DT_I32, DT_F32, DT_F64, DT_COUNT } DType;   /* bf16, fp16 come with precision */
+typedef enum { DT_BOOL, DT_I32, DT_F32, DT_F64, DT_COUNT } DType;
 
 const char *dtype_name(DType t);                /* bool i32 f32 f64 */
 bool        dtype_is_real(DType t);
 int         dtype_bytes(DType t);               /* bool: 1 */
 
-typedef struct Type {                           /* interned through type_of: compare by pointer only for identity, */
-    DType      dtype;                           /* by type_same for meaning */
+typedef struct Type {                           /* interned; the meaning is compared with
+                                                   type_same                                 */
+    DType      dtype;
     int        rank;
     const Dim *dim[RANK_MAX];
 } Type;
@@ -88,7 +89,7 @@ typedef struct Type {                           /* interned through type_of: com
 const Type *type_of(Dims *ds, DType dtype, int rank, const Dim *const *dim);
 bool        type_same(const Type *a, const Type *b);            /* dtype and dims */
 bool        type_same_shape(const Type *a, const Type *b);
-const Dim  *type_elems(Dims *ds, const Type *t);                /* product of the dims; 1 for rank 0 */
+const Dim  *type_elems(Dims *ds, const Type *t);             /* product of the dims; 1 for rank 0 */
 const char *type_text(Context *cx, const Type *t);              /* "f32[B,T,C]" */
 
 #endif

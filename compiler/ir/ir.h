@@ -45,7 +45,7 @@ typedef struct {                                /* all zero unless the op uses t
     const Dim  *lo[RANK_MAX];                   /* SLICE: first index per axis; PAD: zeros before */
     bool        ta, tb;                         /* MATMUL: operand is transposed in its last two */
     bool        causal;                         /* ATTENTION*                                   */
-    bool        keep;                           /* STOP: never merged with an equal node (unused by others) */
+    bool        keep;                           /* STOP: never merged with an equal node        */
     const char *stream;                         /* UNIFORM, NORMAL: declaration path and number of
                                                    the draw, "h.*.dropout.0"; keys the generator */
     const Dim  *dim;                            /* DIM: the dim whose value this is             */
@@ -59,7 +59,8 @@ typedef struct {                                /* all zero unless the op uses t
    With reverse, iterations run from trip-1 down to 0 (slices and stacks are indexed by the
    iteration, not by the order). */
 struct Loop {
-    const char *name;                           /* the layer's ("block") or "scan"; names the emitted function */
+    const char *name;                           /* the layer's ("block") or "scan"; names the
+                                                   emitted function                             */
     const char *var;                            /* loop variable of the source ("i"), or NULL   */
     const char *stack;                          /* the stack iterated over ("h"), or NULL       */
     const Dim  *trip;
@@ -80,8 +81,8 @@ struct Node {
     const Type   *type;                         /* types[0]                                     */
     Attr          attr;
     Span          span;                         /* of the first creator                         */
-    const char   *name;                         /* hint from the model: "x", "q", path-joined in layers
-                                                   ("attn_q"); NULL = none                       */
+    const char   *name;                         /* hint from the model: "x", path-joined in
+                                                   layers ("attn_q"); NULL = none                */
     const Node   *undoes;                       /* gradient node: the forward node it came from */
     bool          backward;                     /* made by the grad pass                        */
 };
@@ -91,16 +92,16 @@ typedef enum {
     SINK_COUNT,         /* index: mean slot; scalar added to the slot's count                   */
     SINK_GRAD,          /* index: parameter. May appear several times: contributions, in order  */
     SINK_OUTPUT,        /* index: program output                                                */
-    SINK_RESULT,        /* index: result of a loop body, of a scalar formula, of a graph in IR text */
+    SINK_RESULT,        /* index: result of a loop body, of a scalar formula, of an IR text     */
 } SinkKind;
 
 typedef struct { SinkKind kind; int index; Node *node; } Sink;
 
 struct Graph {
     Program    *program;
-    const char *name;                           /* "train", "eval", "count", "output", or of the body */
+    const char *name;                       /* "train", "eval", "count", "output", or of the body */
     VEC(Node *) nodes;                          /* by id                                        */
-    VEC(Node *) args;                           /* ARG nodes of a body; inputs of a graph read from text */
+    VEC(Node *) args;                           /* ARG nodes of a loop body, by position */
     VEC(Sink)   sinks;
     Graph      *parent;                         /* of a loop body: the graph of the LOOP        */
     void       *consed;                         /* hash table of node.c                         */
@@ -109,11 +110,12 @@ struct Graph {
 /* ---- node.c: building. All check arity and types; a violation is a bug(). ------------------- */
 
 Graph *graph_new(Program *p, const char *name, Graph *parent);
-Node  *ir_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, Span at);  /* infers types by the op's shape rule */
-Node  *ir_typed(Graph *g, Op op, const Type *type, int n_in, Node *const *in, const Attr *attr, Span at);
-                                                /* ops whose type is not inferred: PARAM INPUT ARG CONST
-                                                   SEED MEAN DIM IOTA UNIFORM NORMAL RESHAPE BROADCAST SLICE PAD CAST
-                                                   SCATTER */
+/* Types are inferred by the op's shape rule. */
+Node  *ir_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, Span at);
+/* The type is given: PARAM INPUT ARG CONST SEED MEAN DIM IOTA UNIFORM NORMAL RESHAPE BROADCAST
+   SLICE PAD CAST SCATTER. */
+Node  *ir_typed(Graph *g, Op op, const Type *type, int n_in, Node *const *in, const Attr *attr,
+                Span at);
 void   ir_sink(Graph *g, SinkKind kind, int index, Node *n);
 Node  *ir_named(Node *n, const char *name);     /* sets the hint if it has none; returns n      */
 
@@ -126,19 +128,20 @@ Node *ir_arg(Graph *body, ArgKind kind, const Type *type, Span at);         /* a
 Node *ir_unary(Graph *g, Op op, Node *a, Span at);
 Node *ir_binary(Graph *g, Op op, Node *a, Node *b, Span at);
 Node *ir_where(Graph *g, Node *c, Node *a, Node *b, Span at);
-Node *ir_cast(Graph *g, Node *a, DType t, Span at);                         /* a itself if it has t */
+Node *ir_cast(Graph *g, Node *a, DType t, Span at);                       /* a itself if it has t */
 Node *ir_reduce(Graph *g, Op op, Node *a, int n_axes, const int *axes, Span at);
 Node *ir_matmul(Graph *g, Node *a, Node *b, bool ta, bool tb, Span at);
-Node *ir_reshape(Graph *g, Node *a, int rank, const Dim *const *dim, Span at);   /* a itself if same */
+Node *ir_reshape(Graph *g, Node *a, int rank, const Dim *const *dim, Span at);   /* or a itself  */
 Node *ir_transpose(Graph *g, Node *a, const int *axes, Span at);
 Node *ir_broadcast(Graph *g, Node *a, int rank, const Dim *const *dim, const int *axes, Span at);
 Node *ir_slice(Graph *g, Node *a, const Dim *const *lo, const Dim *const *size, Span at);
-Node *ir_pad(Graph *g, Node *a, const Dim *const *before, const Dim *const *size, Span at);  /* size = result dims */
+Node *ir_pad(Graph *g, Node *a, const Dim *const *before, const Dim *const *size, Span at);
+                                                                            /* size of the result */
 Node *ir_concat(Graph *g, int n, Node *const *in, int axis, Span at);
 Node *ir_gather(Graph *g, Node *table, Node *ids, Span at);                 /* rows: table[ids]  */
-Node *ir_scatter(Graph *g, Node *ids, Node *rows, const Dim *n_rows, Span at);  /* adds rows into zeros */
+Node *ir_scatter(Graph *g, Node *ids, Node *rows, const Dim *n_rows, Span at); /* adds into zeros */
 Node *ir_iota(Graph *g, int rank, const Dim *const *dim, int axis, Span at);     /* i32          */
-Node *ir_result(Node *n, int k);                /* RESULT k of a node with several; n itself if it has one */
+Node *ir_result(Node *n, int k);                /* RESULT k of several; n itself if it has one  */
 Node *ir_loop(Graph *g, Loop *loop, int n_in, Node *const *in, Span at);
 
 /* ---- graph.c: walking and rewriting -------------------------------------------------------- */
@@ -153,11 +156,11 @@ int   *graph_uses(Graph *g);
    Span, name, undoes and backward are kept. */
 typedef Node *(*Rewrite)(Graph *to, Node *rebuilt, void *user);
 Graph *graph_rewrite(Graph *g, Rewrite rewrite, void *user);
-/* The node of `to` that is n rebuilt over map[id of its input]; keeps span, name, undoes and backward.
-   A LOOP shares its body with n. */
+/* The node of `to` that is n rebuilt over map[id of its input]; keeps span, name, undoes and
+   backward. A LOOP shares its body with n. */
 Node  *graph_copy_node(Graph *to, const Node *n, Node *const *map);
 
-/* ---- text.c, read.c: print and read back --------------------------------------------------------- */
+/* ---- text.c, read.c: print and read back ------------------------------------------- */
 
 /*  graph f(x: f32[B,D]) {
       %one = const 1 : f32[]
@@ -168,7 +171,7 @@ void   ir_print(Text *t, Graph *g);
 /* The symbols and means that read.c needs before the graphs of p. */
 void   ir_print_header(Text *t, const Program *p);
 /* Reads graphs (dims, inputs, params as arguments of the graph); errors through diag with place. */
-bool   ir_read(Context *cx, int file, Program **program);   /* graphs land in program->graphs, in order */
+bool   ir_read(Context *cx, int file, Program **program);   /* fills program->graphs */
 
 /* ---- check.c: what must hold after every pass ----------------------------------------------- */
 

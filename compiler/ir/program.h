@@ -11,8 +11,8 @@
 
 typedef enum { ROLE_WEIGHT, ROLE_BIAS, ROLE_GAIN, ROLE_EMBEDDING, ROLE_STATE } Role;
 typedef enum { INIT_ZEROS, INIT_ONES, INIT_CONST, INIT_NORMAL, INIT_UNIFORM } InitKind;
-                                                /* CONST value; NORMAL std (mean 0); UNIFORM +-bound:
-                                                   other initialisers are computed to these by sem  */
+                                                /* CONST value; NORMAL std, mean 0; UNIFORM bound:
+                                                   sem computes the other initialisers to these */
 
 /* Parameters of a stack (`h : block[C,H] * L`) form a group: they lie together, count times.
    Groups nest. In the flat buffer a group is one run of count * stride elements. */
@@ -21,22 +21,22 @@ typedef struct {
     const char *layer;                          /* "block": the layer stacked                    */
     int         parent;                         /* group index, -1 = top level                   */
     const Dim  *count;
-    const Dim  *stride;                         /* elements of one repetition (sum of its members) */
+    const Dim  *stride;                        /* elements of one repetition (sum of its members) */
     const Symbol *stride_sym;                   /* P_h_STRIDE: a CONST symbol with that value     */
     Span        span;
 } ParamGroup;
 
 typedef struct {
-    const char *path;                           /* checkpoint name, "*" per stack: "h.*.attn.c_attn.weight" */
-    const char *name;                           /* identifier in emitted code: "h_attn_c_attn_weight" */
+    const char *path;                           /* checkpoint name: "h.*.attn.c_attn.weight" */
+    const char *name;                           /* in emitted code: "h_attn_c_attn_weight" */
     const Type *type;                           /* of one repetition, without stack dims          */
-    const Type *stacked;                        /* type of the PARAM node: stack counts in front   */
+    const Type *stacked;                       /* type of the PARAM node: stack counts in front   */
     int         group;                          /* -1 = top level                                */
     Role        role;
     bool        decay;                          /* by default: weight and embedding              */
     InitKind    init;
     double      init_value;
-    bool        trained;                        /* false: no loss reaches it (an error unless state) */
+    bool        trained;                     /* false: no loss reaches it (an error unless state) */
     const Type *fitted;                         /* `state mu from mean(x)`: NULL or the type      */
     int         fit_input;                      /* index of the input it is fitted on, -1 = none  */
     const char *fit_kind;                       /* "mean" or "std"                               */
@@ -55,16 +55,16 @@ typedef struct {
 
 /* mean(x) or mean(x, where: m) over data axes: a (sum, count) pair, filled by the graphs. */
 typedef struct {
-    const char *name;                           /* "loss", "accuracy", or "loss_b" for a second term */
+    const char *name;                        /* "loss", "accuracy", or "loss_b" for a second term */
     const char *text;                           /* source text of the mean                       */
     double      weight;                         /* in the loss; 0 = only in metrics              */
-    const Dim  *count;                          /* when it depends on dims only; else NULL: SINK_COUNT of the count graph */
+    const Dim  *count;                          /* over dims; NULL: from the count graph */
     Span        span;
 } MeanSlot;
 
 typedef struct {
     const char *name;
-    Graph      *formula;                        /* scalar graph over MEAN(slot) leaves; SINK_RESULT 0 */
+    Graph      *formula;                    /* scalar graph over MEAN(slot) leaves; SINK_RESULT 0 */
     Span        span;
 } Metric;
 
@@ -72,7 +72,7 @@ typedef struct { const char *name; const Type *type; Span span; } Output;
 
 typedef struct { const Dim *left; enum { REL_LE, REL_LT, REL_GE, REL_GT, REL_EQ, REL_DIVIDES } rel;
                  const Dim *right; Span span; const char *text; } Constraint;
-                                                /* REL_DIVIDES: right divides left (left % right == 0) */
+                                                /* REL_DIVIDES: left % right == 0 */
 
 /* ---- train settings ------------------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ typedef enum { SCHED_CONSTANT, SCHED_LINEAR, SCHED_COSINE } SchedKind;
 typedef struct {
     int         input;                          /* program input                                 */
     enum { MAP_WINDOW, MAP_COL, MAP_COLS } kind;
-    const Dim  *lo, *hi;                        /* WINDOW: offsets from the window's start; COLS: columns */
+    const Dim  *lo, *hi;                /* WINDOW: offsets from the window's start; COLS: columns */
     const char *column;                         /* COL by name, or NULL: lo is the number        */
     Span        span;
 } DataMap;
@@ -135,10 +135,10 @@ struct Program {
     VEC(Output)     outputs;
     VEC(Constraint) constraints;
     TrainSettings   train;
-    Graph *train_graph;                         /* forward (+ backward after grad), training = true; NULL without loss */
+    Graph *train_graph;                         /* training = true; NULL without loss */
     Graph *eval_graph;                          /* sums of all mean slots, training = false      */
-    Graph *count_graph;                         /* SINK_COUNT of slots with data-dependent count; may be NULL */
-    Graph *output_graph;                        /* SINK_OUTPUT of all outputs, training = false; NULL without outputs */
+    Graph *count_graph;                         /* counts that depend on data; may be NULL */
+    Graph *output_graph;                        /* all outputs; NULL without any */
     VEC(Graph *) graphs;                        /* of IR read from text                          */
 };
 

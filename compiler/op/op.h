@@ -21,7 +21,7 @@ typedef enum {
 } OpClass;
 
 typedef enum {
-    DERIV_PARTIALS,     /* text over $0 $1 $2 (operands) and $r (result), one per operand; "" = none */
+    DERIV_PARTIALS,     /* text over $0 $1 $2 (operands) and $r (result), one each; "" = none */
     DERIV_LINEAR,       /* transpose() gives the adjoint of each input; jvp is the op itself     */
     DERIV_CUSTOM,       /* transpose() builds the adjoints from anything it likes. Without one, grad
                            differentiates the expansion (ATTENTION_GRAD) or knows the op itself
@@ -67,7 +67,7 @@ typedef struct {
     EvalFn      eval;
     ExpandFn    expand;                         /* or NULL                                       */
     const char *c, *cuda;                       /* expression over $0.. for pointwise ops        */
-    int         cost;                           /* 0 free, 1 cheap (add, mul), 8 dear (exp, div, tanh) */
+    int         cost;                      /* 0 free, 1 cheap (add, mul), 8 dear (exp, div, tanh) */
     const char *meaning;
 } OpRow;
 
@@ -76,12 +76,6 @@ extern const OpRow op_table[OP_COUNT];
 /* The partial of n with respect to an input, as IR: the row's text over in[] and the result. A
    comparison becomes 1 or 0 in the operand's dtype. NULL when the row has none for that input. */
 Node *op_partial(Graph *g, const Node *n, int input, Node *const *in, Node *result, Span at);
-/* d_out times that partial: no product for 1 and -1, a select for a comparison. With guard, an
-   adjoint that is 0 stays 0 even where the partial is not finite (1 / 0 under a `where`). Has the
-   shape of the result; see op_unbroadcast. NULL when there is no partial. */
-Node *op_pullback(Graph *g, const Node *n, int input, Node *const *in, Node *result, Node *d_out,
-                  bool guard, Span at);
-bool  op_partial_is_singular(Op op);            /* can a partial be infinite at a finite operand? */
 /* d summed to a scalar when the operand it belongs to is one and d is not; else d. */
 Node *op_unbroadcast(Graph *g, Node *d, const Type *operand, Span at);
 

@@ -152,9 +152,7 @@ static Node *read_compare(Reader *r)
     return a;
 }
 
-/* The partial as it is written: a comparison stays a truth value. NULL when there is none. */
-static Node *read_partial(Graph *g, const Node *n, int input, Node *const *in, Node *result,
-                          Span at)
+Node *op_partial(Graph *g, const Node *n, int input, Node *const *in, Node *result, Span at)
 {
     const OpRow *row = op_row(n->op);
     const char  *text = row->deriv == DERIV_PARTIALS && input < 3 ? row->partial[input] : NULL;
@@ -164,42 +162,7 @@ static Node *read_partial(Graph *g, const Node *n, int input, Node *const *in, N
     Node  *p = read_compare(&r);
     if (*r.at)
         bug("partial '%s' of %s: what is '%s'", text, row->name, r.at);
-    return p;
-}
-
-Node *op_partial(Graph *g, const Node *n, int input, Node *const *in, Node *result, Span at)
-{
-    Node *p = read_partial(g, n, input, in, result, at);
-    return p ? ir_cast(g, p, n->type->dtype, at) : NULL;
-}
-
-Node *op_pullback(Graph *g, const Node *n, int input, Node *const *in, Node *result, Node *d_out,
-                  bool guard, Span at)
-{
-    Node *p = read_partial(g, n, input, in, result, at);
-    if (!p)
-        return NULL;
-    Node *zero = ir_const(g, n->type->dtype, 0, at);
-    if (p->type->dtype == DT_BOOL)
-        return ir_where(g, p, d_out, zero, at);
-    if (p->op == OP_CONST && p->attr.value == 1)
-        return d_out;
-    if (p->op == OP_CONST && p->attr.value == -1)
-        return ir_unary(g, OP_NEG, d_out, at);
-    Node *d = ir_binary(g, OP_MUL, d_out, p, at);
-    if (!guard)
-        return d;
-    return ir_where(g, ir_binary(g, OP_EQ, d_out, zero, at), zero, d, at);
-}
-
-bool op_partial_is_singular(Op op)
-{
-    for (int i = 0; i < 3; i++) {
-        const char *text = op_row(op)->partial[i];
-        if (text && (strchr(text, '/') || strstr(text, "pow(") || strstr(text, "log(")))
-            return true;
-    }
-    return false;
+    return as_number(&r, p);
 }
 
 Node *op_unbroadcast(Graph *g, Node *d, const Type *operand, Span at)
