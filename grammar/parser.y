@@ -68,10 +68,10 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 %nterm <AstList> declarations declaration constants batches dims
 %nterm <AstList> statements statement brackets_opt formals_in_brackets formals_in_parentheses
 %nterm <AstList> formals arrow types shape sizes others names paths args arg_list indexes
-%nterm <AstList> index_list expressions over settings settings_block
+%nterm <AstList> index_list expressions elements over settings settings_block
 %nterm <Ast *>   constant dim formal_in_brackets formal gradient type simple_type size block
 %nterm <Ast *>   value loop scan if initialiser path
-%nterm <Ast *>   expression logic comparison sum postfix primary arg index range
+%nterm <Ast *>   expression logic comparison sum postfix primary element arg index range
 %nterm <Ast *>   setting interval
 %nterm <const char *> word role as
 %nterm <AstOp>   compare
@@ -435,10 +435,21 @@ primary:
   | TRUE                    { $$ = NODE(AST_BOOL, .span = @$, .flag = true); }
   | FALSE                   { $$ = NODE(AST_BOOL, .span = @$); }
   | '(' arg_list ')'        { $$ = ast_paren(p->cx, @$, $2); }
-  | '[' expressions ']'     { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
-  | '[' expressions ',' ']' { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
+  | '[' ']'                 { $$ = NODE(AST_LIST, .span = @$); }
+  | '[' elements ']'        { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
+  | '[' elements ',' ']'    { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
   | '[' expression FOR NAME IN expression ']'
         { $$ = NODE(AST_LIST_FOR, .span = @$, .at = @4, .name = $4, .value = $2, .right = $6); }
+;
+
+elements:
+    element                 { $$ = ONE($1); }
+  | elements ',' element    { $$ = ADD($1, $3); }
+;
+
+element:
+    expression
+  | ELLIPSIS                { $$ = NODE(AST_ELLIPSIS, .span = @$); }
 ;
 
 args:

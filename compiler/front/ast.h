@@ -76,7 +76,7 @@ typedef enum {
     AST_WHOLE,          /* : in brackets, the whole axis                                         */
     AST_ELLIPSIS,       /* ... in brackets and types, any number of axes                         */
     AST_TUPLE,          /* (a, b), (T: 128): args are AST_ARG                                    */
-    AST_LIST,           /* [a, b]: items                                                         */
+    AST_LIST,           /* [a, b]: items; in sizes AST_ELLIPSIS may be one                       */
     AST_LIST_FOR,       /* [value for name in right]                                             */
     AST_CHOICE,         /* if cond then left else right                                          */
     AST_EVERY,          /* every 200: value. Only in the train block                             */
