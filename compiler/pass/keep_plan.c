@@ -1,0 +1,239 @@
+/* keep_plan.c -- which values of one loop another loop keeps, and which it computes again.
+ *
+ * In: a loop `from` and a later loop `to` that slices stacks of it. Out: which values of from's
+ * body are stacked, and which are computed again in to's body out of these.
+ *
+ *     needed    a value that `to` reads, made in from's body
+ *     anchor    too dear to compute again: products, reductions, results of loops, gathers; and
+ *               what cannot be: carried values
+ *     operand   needed, and an operand of a product anyway (looking through views): kept
+ *     free      constants, indexes, the iteration, parameters: there in any case
+ *
+ * The idea: between the anchors and the needed values lie pointwise ops, views and draws, which
+ * are computed again from whatever is kept before them. The kept values are a cheapest cut through
+ * those, in bytes; a value that has no place in memory otherwise counts half as much again, since
+ * it would be written only to be kept.
+ */
+#include "pass/keep.h"
+
+typedef struct {
+    Context    *cx;
+    const Node *from, *to;
+    Graph      *body;       /* of from                                                           */
+    KeepPlan   *plan;
+    int64_t    *dims;       /* training sizes by symbol id                                       */
+    int        *depth;      /* by id: products on the longest way from an argument               */
+    bool       *stored;     /* by id: has a place in memory in any case                          */
+    bool       *operand;    /* by id: of a product, looking through views                        */
+} Work;
+
+Node *keep_sliced(const Node *from, const Node *to, int i)
+{
+    const Loop *a = from->attr.loop, *b = to->attr.loop;
+    const Node *in = to->in[i];
+    if (i < b->n_carry || i >= b->n_carry + b->n_slice || !dim_same(a->trip, b->trip))
+        return NULL;
+    const bool alone = in == from && from->n_out == 1;
+    if (!alone && (in->op != OP_RESULT || in->in[0] != from))
+        return NULL;
+    const int k = alone ? 0 : in->attr.index;
+    if (k < a->n_carry)
+        return NULL;
+    for (int s = 0; s < a->body->sinks.len; s++)
+        if (a->body->sinks.at[s].index == k)
+            return a->body->sinks.at[s].node;
+    bug("loop %s has no result %d", a->name, k);
+}
+
+int keep_slice_of(const Node *to, const Node *outer)
+{
+    const Loop *l = to->attr.loop;
+    for (int i = l->n_carry; i < l->n_carry + l->n_slice; i++)
+        if (to->in[i] == outer)
+            return i;
+    return -1;
+}
+
+/* ---- what kind of value --------------------------------------------------------------------- */
+
+static bool is_view(const Node *n)
+{
+    return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_SLICE
+        || n->op == OP_BROADCAST;
+}
+
+static bool is_product(const Node *n)
+{
+    const OpClass c = op_row(n->op)->class;
+    return c == CLASS_CONTRACT || c == CLASS_CUSTOM || c == CLASS_INDEX || n->op == OP_LOOP;
+}
+
+/* Cheap enough to be computed again. */
+static bool is_light(const Node *n)
+{
+    const OpClass c = op_row(n->op)->class;
+    return c == CLASS_POINT || c == CLASS_MOVE || c == CLASS_DRAW;
+}
+
+static bool is_free(const Work *w, const Node *n)
+{
+    if (n->op != OP_ARG)
+        return op_row(n->op)->class == CLASS_LEAF;
+    if (n->attr.arg == ARG_CARRY)
+        return false;
+    if (n->attr.arg == ARG_ITER)
+        return true;
+    const Node *outer = w->from->in[n->attr.index];
+    return outer->op == OP_PARAM || outer->op == OP_INPUT || outer->op == OP_ARG
+        || n->attr.arg == ARG_SHARED || keep_slice_of(w->to, outer) >= 0;
+}
+
+static const Node *through_views(const Node *n)
+{
+    while (is_view(n))
+        n = n->in[0];
+    return n;
+}
+
+static void find_stored(Work *w)
+{
+    Graph *g = w->body;
+    const bool *live = graph_live(g);
+    for (int i = 0; i < g->nodes.len; i++)
+        for (int k = 0; k < g->nodes.at[i]->n_in; k++) {
+            const int d = w->depth[g->nodes.at[i]->in[k]->id] + is_product(g->nodes.at[i]);
+            w->depth[i] = d > w->depth[i] ? d : w->depth[i];
+        }
+    for (int i = 0; i < g->nodes.len; i++) {
+        const Node *n = g->nodes.at[i];
+        w->stored[i] |= !is_light(n);
+        for (int k = 0; live[i] && k < n->n_in; k++) {
+            const Node *root = through_views(n->in[k]);
+            w->operand[root->id] |= is_product(n) && !is_free(w, root);
+            w->stored[root->id] |= is_product(n) || w->depth[i] > w->depth[root->id];
+        }
+    }
+    for (int i = 0; i < g->sinks.len; i++)
+        if (g->sinks.at[i].index < w->from->attr.loop->n_carry)
+            w->stored[g->sinks.at[i].node->id] = true;
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------- */
+
+/* Bytes of one iteration at the training sizes; a dim without one counts as 64, a batch as 8. */
+static int64_t bytes_of(const Work *w, const Type *t)
+{
+    int64_t bytes = dtype_bytes(t->dtype);
+    for (int k = 0; k < t->rank; k++) {
+        const int64_t size = dim_eval(t->dim[k], w->dims);
+        if (size < 0 || bytes > INT64_MAX / 64 / (size + 1))
+            return INT64_MAX / 64;
+        bytes *= size;
+    }
+    return bytes > 0 ? bytes : 1;
+}
+
+static int64_t *training_sizes(Context *cx, const Dims *ds)
+{
+    int64_t *size = NEW_ARRAY(cx->scratch, int64_t, dims_count(ds) + 1);
+    for (int i = 0; i < dims_count(ds); i++) {
+        const Symbol *s = dims_at(ds, i);
+        size[i] = s->value > 0 ? s->value : s->kind == SYM_BATCH ? 8 : 64;
+    }
+    return size;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+/* By id: made of nothing but free values, by light ops. */
+static bool *find_given(const Work *w)
+{
+    bool *given = NEW_ARRAY(w->cx->scratch, bool, w->body->nodes.len + 1);
+    for (int i = 0; i < w->body->nodes.len; i++) {
+        const Node *n = w->body->nodes.at[i];
+        given[i] = is_free(w, n) || is_light(n);
+        for (int k = 0; k < n->n_in; k++)
+            given[i] &= given[n->in[k]->id];
+    }
+    return given;
+}
+
+/* Needed operands of products stay, whole: the views of them are taken again. */
+static void keep_operands(Work *w)
+{
+    Graph *g = w->body;
+    const bool *given = find_given(w);
+    int64_t *seen = NEW_ARRAY(w->cx->scratch, int64_t, g->nodes.len + 1);
+    for (int i = 0; i < g->nodes.len; i++)
+        if (w->plan->needed[i]) {
+            const Node *root = through_views(g->nodes.at[i]);
+            seen[root->id] += bytes_of(w, g->nodes.at[i]->type);
+        }
+    for (int i = 0; i < g->nodes.len; i++)
+        if (w->operand[i] && !given[i] && g->nodes.at[i]->op != OP_ARG
+            && seen[i] >= bytes_of(w, g->nodes.at[i]->type))
+            w->plan->saved[i] = true;
+}
+
+static void cut_between(Work *w)
+{
+    Graph *g = w->body;
+    Cut *cut = cut_new(w->cx->scratch, g->nodes.len);
+    for (int i = 0; i < g->nodes.len; i++) {
+        const Node *n = g->nodes.at[i];
+        if (w->plan->needed[i])
+            cut_sink(cut, i);
+        if (w->plan->saved[i] || is_free(w, n) || n->n_out > 1)
+            continue;
+        cut_weight(cut, i, bytes_of(w, n->type) * (w->stored[i] ? 2 : 3));
+        if (!is_light(n))
+            cut_source(cut, i);
+        for (int k = 0; k < n->n_in && is_light(n); k++)
+            cut_edge(cut, n->in[k]->id, i);
+    }
+    const bool *in_set = cut_solve(cut);
+    for (int i = 0; i < g->nodes.len; i++)
+        w->plan->saved[i] |= in_set[i] && g->nodes.at[i]->op != OP_ARG;
+    for (int i = 0; i < w->from->attr.loop->n_carry; i++)
+        w->plan->saved[g->args.at[i]->id] |= in_set[g->args.at[i]->id];
+}
+
+/* From the needed values down to what is there: all of that is computed again. */
+static void mark_again(Work *w)
+{
+    Graph *g = w->body;
+    KeepPlan *p = w->plan;
+    for (int i = g->nodes.len - 1; i >= 0; i--) {
+        const Node *n = g->nodes.at[i];
+        if (!(p->needed[i] || p->again[i]) || p->saved[i])
+            continue;
+        p->again[i] = true;
+        for (int k = 0; k < n->n_in; k++)
+            p->again[n->in[k]->id] = true;
+    }
+}
+
+KeepPlan *keep_plan(Context *cx, Node *from, Node *to)
+{
+    Graph *body = from->attr.loop->body;
+    const int n = body->nodes.len + 1;
+    KeepPlan *p = NEW(cx->scratch, KeepPlan);
+    *p = (KeepPlan){ from, to, NEW_ARRAY(cx->scratch, bool, n), NEW_ARRAY(cx->scratch, bool, n),
+                     NEW_ARRAY(cx->scratch, bool, n) };
+    bool any = false;
+    for (int i = 0; i < to->n_in; i++) {
+        const Node *value = keep_sliced(from, to, i);
+        if (value)
+            any = p->needed[value->id] = true;
+    }
+    if (!any)
+        return NULL;
+    Work w = { cx, from, to, body, p, training_sizes(cx, body->program->dims),
+               NEW_ARRAY(cx->scratch, int, n), NEW_ARRAY(cx->scratch, bool, n),
+               NEW_ARRAY(cx->scratch, bool, n) };
+    find_stored(&w);
+    keep_operands(&w);
+    cut_between(&w);
+    mark_again(&w);
+    return p;
+}
