@@ -85,6 +85,8 @@ const char *rt_data_decode(const RtData *d, int32_t id);    /* text of a token  
 uint64_t rt_data_hash(const RtData *d);
 void    rt_data_fit(RtData *d, const RtModel *m, void *p);  /* constants from the training split */
 uint64_t rt_permute(uint64_t i, uint64_t n, uint64_t key);  /* bijection on 0..n-1               */
+/* The code point at s; *length 0 where the bytes are no UTF-8. */
+int32_t  rt_utf8_decode(const uint8_t *s, size_t left, int *length);
 
 /* ---- checkpoint ------------------------------------------------------------------------------ */
 

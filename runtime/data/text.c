@@ -14,8 +14,7 @@ typedef struct { const char *file; const uint8_t *at; size_t len; } Text;
 
 /* ---- UTF-8 -------------------------------------------------------------------------------------- */
 
-/* The code point at s and its length; length 0 where the bytes are no UTF-8. */
-static int32_t utf8_decode(const uint8_t *s, size_t left, int *length)
+int32_t rt_utf8_decode(const uint8_t *s, size_t left, int *length)
 {
     static const int32_t smallest[5] = { 0, 0, 0x80, 0x800, 0x10000 };
     const int n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
@@ -86,7 +85,9 @@ static void vocab_fill_text(DataVocab *v)
         rt_fail(RT_EXIT_FAIL, "out of memory: the vocabulary of %d characters", v->n);
     v->json = rt_printf("%s", json);
     json_decref(list);
-    rt_free(json);
+    json_free_t release;
+    json_get_alloc_funcs(NULL, &release);
+    release(json);
 }
 
 /* Marks the characters of a text; every byte is checked. */
@@ -94,7 +95,7 @@ static void vocab_collect(const Text *text, uint8_t *seen)
 {
     int length;
     for (size_t i = 0; i < text->len; i += (size_t)length) {
-        const int32_t code = utf8_decode(text->at + i, text->len - i, &length);
+        const int32_t code = rt_utf8_decode(text->at + i, text->len - i, &length);
         if (length == 0) {
             char place[320];
             rt_fail(RT_EXIT_FAIL, "%s: byte 0x%02x is no valid UTF-8; convert the text, or read it as "
@@ -131,7 +132,7 @@ void data_read_vocab(RtData *d, const char *text)
         const json_t *item = json_array_get(list, i);
         const size_t len = json_is_string(item) ? json_string_length(item) : 0;
         int length = 0;
-        const int32_t code = len ? utf8_decode((const uint8_t *)json_string_value(item), len, &length) : -1;
+        const int32_t code = len ? rt_utf8_decode((const uint8_t *)json_string_value(item), len, &length) : -1;
         if (length == 0 || (size_t)length != len || (i > 0 && code <= v->code[i - 1]))
             rt_fail(RT_EXIT_FAIL, "the vocabulary of the checkpoint: entry %zu is no single character "
                     "in ascending order", i);
@@ -183,7 +184,7 @@ static DataSegment text_encode(RtData *d, const Text *text)
     int length;
     n = 0;
     for (size_t i = 0; i < text->len; i += (size_t)length) {
-        const int32_t code = utf8_decode(text->at + i, text->len - i, &length);
+        const int32_t code = rt_utf8_decode(text->at + i, text->len - i, &length);
         char place[320], shown[5];
         if (length == 0)
             rt_fail(RT_EXIT_FAIL, "%s: byte 0x%02x is no valid UTF-8", text_place(text, i, place),
@@ -284,7 +285,7 @@ int64_t rt_data_encode(const RtData *d, const char *text, int32_t *ids, int64_t 
     for (size_t i = 0; i < len && n < cap; i += (size_t)length) {
         int32_t id = s[i];
         if (d->vocab.code) {
-            const int32_t code = utf8_decode(s + i, len - i, &length);
+            const int32_t code = rt_utf8_decode(s + i, len - i, &length);
             id = length == 0 ? -1 : vocab_find(&d->vocab, code);
         }
         if (id < 0)

@@ -1,0 +1,103 @@
+/* checkpoint.h -- what the files of checkpoint/ know of each other. */
+#ifndef GRADCC_CHECKPOINT_H
+#define GRADCC_CHECKPOINT_H
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "run.h"
+
+enum { CK_PATH = 4096, CK_TEXT = 4096, CK_HASH_TEXT = 33 };
+
+/* A text that grows; after a failed allocation it stays empty and failed. Saving must not end the
+   program, so rt_alloc is not used here. */
+typedef struct { char *at; size_t len, cap; bool failed; } CkText;
+
+__attribute__((format(printf, 2, 3))) void ck_add(CkText *t, const char *fmt, ...);
+void ck_add_string(CkText *t, const char *s);               /* as a JSON string                  */
+
+typedef struct { char text[CK_TEXT]; } CkProblem;           /* what is wrong with a file         */
+
+/* Always false, so that a check reads: return ck_wrong(..). */
+__attribute__((format(printf, 2, 3))) bool ck_wrong(CkProblem *p, const char *fmt, ...);
+
+/* The whole file, without ending the program. */
+bool ck_read(const char *path, size_t limit, CkText *text, CkProblem *problem);
+
+typedef struct {                                /* a tensor to be saved, or wanted               */
+    char        *name;
+    int          rank;
+    ptrdiff_t    shape[RT_MAX_RANK];
+    void        *at;
+    size_t       bytes;
+} CkTensor;
+
+typedef struct { CkTensor *tensor; ptrdiff_t n; const char *dtype; } CkList;    /* sorted by name */
+
+/* ---- directory.c -------------------------------------------------------------------------------- */
+
+#define CK_MODEL_FILE    "model.safetensors"
+#define CK_STATE_FILE    "optimizer.safetensors"
+#define CK_MANIFEST_FILE "manifest.json"
+
+typedef struct { char text[CK_PATH]; } CkPath;
+__attribute__((format(printf, 1, 2))) CkPath ck_path(const char *fmt, ...);
+
+typedef struct { int64_t step; bool replaced; char name[64]; } CkFound;
+typedef struct { CkFound *at; int n; } CkFoundList;         /* n < 0: cannot be read            */
+CkFoundList ck_found_list(const char *dir);     /* complete checkpoints, newest first            */
+int  ck_remove_directory(const char *path);     /* with its files; 0, or -1 with errno           */
+
+/* The tensors of the model: with p the parameters, without it their optimizer state. false: no memory. */
+bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *state, int n_state);
+void ck_list_free(CkList *list);
+
+/* ---- safetensors.c ------------------------------------------------------------------------------ */
+
+typedef struct {                                /* a tensor that a file has                      */
+    const char  *name;
+    const char  *dtype;
+    int          rank;                          /* -1: more than RT_MAX_RANK                     */
+    ptrdiff_t    shape[RT_MAX_RANK];
+    uint64_t     begin, end;
+    void        *to;                            /* where st_read puts it; NULL = nowhere         */
+} StTensor;
+
+typedef struct {
+    const char  *path;
+    int          fd;
+    uint64_t     bytes;
+    StTensor    *tensor;                        /* by offset                                     */
+    ptrdiff_t    n;
+    void        *json;                          /* keeps the names                               */
+    XXH3_state_t *hash;
+} StFile;
+
+/* Writes the tensors; hash: 32 hex digits of XXH3-128 over the file. 0, or -1 with errno. */
+int  st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes, char hash[CK_HASH_TEXT]);
+uint64_t st_size(const CkList *list);           /* bytes of data, for the check of disk space    */
+/* Opens a file and checks its header. */
+bool st_open(StFile *f, const char *path, CkProblem *problem);
+/* Reads all tensors to where .to says and gives the hash of the whole file. */
+bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem);
+void st_close(StFile *f);
+
+/* ---- manifest.c ---------------------------------------------------------------------------------- */
+
+typedef struct { char name[64]; uint64_t bytes; char hash[CK_HASH_TEXT]; } CkFile;
+
+enum { CK_FILES = 4 };
+
+typedef struct {
+    CkFile   file[CK_FILES];
+    int      n_files;
+    uint32_t source_crc;
+    char     source[256];
+    RtCheckpoint c;                             /* vocab, config: allocated, or NULL             */
+} CkManifest;
+
+bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkManifest *manifest);
+bool manifest_read(const char *path, CkManifest *manifest, CkProblem *problem);
+const CkFile *manifest_file(const CkManifest *manifest, const char *name);     /* or NULL       */
+
+#endif

@@ -1,0 +1,183 @@
+/* directory.c -- the names in a run directory, and the list of what a model saves.
+ *
+ * In: a run directory. Out: its complete checkpoints, newest first. "Newest" is derived from the names;
+ * there is no pointer that could be wrong.
+ *
+ *   step-N            a complete checkpoint (it has a manifest)
+ *   step-N.tmp-PID    being written              removed at the next start
+ *   step-N.replaced   the one before a new step-N; counts as step-N while that is missing
+ *   step-N.deleting   being removed              removed at the next start
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "checkpoint/checkpoint.h"
+
+CkPath ck_path(const char *fmt, ...)
+{
+    CkPath path;
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(path.text, sizeof path.text, fmt, args);
+    va_end(args);
+    if (n < 0 || n >= (int)sizeof path.text)
+        rt_fail(RT_EXIT_FAIL, "%.60s...: the path is longer than %d bytes", path.text, CK_PATH);
+    return path;
+}
+
+/* ---- what is in a run directory ------------------------------------------------------------------- */
+
+/* "step-00001000" or "step-00001000.replaced" */
+static bool found_parse(const char *name, CkFound *found)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) >= sizeof found->name
+        || name[5] < '0' || name[5] > '9')
+        return false;
+    found->step = strtoll(name + 5, &end, 10);
+    found->replaced = strcmp(end, ".replaced") == 0;
+    snprintf(found->name, sizeof found->name, "%s", name);
+    return *end == 0 || found->replaced;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const CkFound *x = a, *y = b;
+    return x->step != y->step ? (x->step > y->step ? -1 : 1) : (int)x->replaced - (int)y->replaced;
+}
+
+/* Complete checkpoints, newest first; .at NULL with n < 0: the directory cannot be read. */
+CkFoundList ck_found_list(const char *dir)
+{
+    CkFoundList list = { 0 };
+    DIR *d = opendir(dir);
+    if (!d)
+        return (CkFoundList){ .n = -1 };
+    int cap = 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        CkFound found;
+        if (!found_parse(e->d_name, &found)
+            || access(ck_path("%s/%s/%s", dir, e->d_name, CK_MANIFEST_FILE).text, F_OK) != 0)
+            continue;
+        if (list.n == cap) {
+            cap = cap ? 2 * cap : 16;
+            CkFound *more = rt_mem.alloc((size_t)cap * sizeof *more);
+            if (!more)
+                break;
+            if (list.n)
+                memcpy(more, list.at, (size_t)list.n * sizeof *more);
+            rt_free(list.at);
+            list.at = more;
+        }
+        list.at[list.n++] = found;
+    }
+    closedir(d);
+    if (list.n > 1)
+        qsort(list.at, (size_t)list.n, sizeof *list.at, newest_first);
+    return list;
+}
+
+bool rt_checkpoint_exists(const char *dir)
+{
+    const CkFoundList list = ck_found_list(dir);
+    rt_free(list.at);
+    return list.n > 0;
+}
+
+/* A directory of ours with its files; 0, or -1 with errno. */
+int ck_remove_directory(const char *path)
+{
+    DIR *d = opendir(path);
+    if (!d)
+        return -1;
+    int failed = 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            failed |= rt_io.unlink(ck_path("%s/%s", path, e->d_name).text);
+    closedir(d);
+    return failed || rmdir(path) ? -1 : 0;
+}
+
+void rt_checkpoint_clean(const char *dir)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return;
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        const char *dot = strncmp(e->d_name, "step-", 5) == 0 ? strchr(e->d_name, '.') : NULL;
+        const CkPath path = ck_path("%s/%s", dir, e->d_name);
+        const CkPath whole = ck_path("%s/%.*s/%s", dir, dot ? (int)(dot - e->d_name) : 0, e->d_name,
+                                   CK_MANIFEST_FILE);
+        const bool replaced = dot && strcmp(dot, ".replaced") == 0;
+        if (!dot || !(strncmp(dot, ".tmp-", 5) == 0 || strcmp(dot, ".deleting") == 0 || replaced)
+            || (replaced && access(whole.text, F_OK) != 0))
+            continue;
+        if (ck_remove_directory(path.text) == 0)
+            fprintf(stderr, "note: removed %s, left over from an interrupted run\n", path.text);
+        else
+            rt_warn("%s: left over from an interrupted run, cannot be removed: %s", path.text,
+                    strerror(errno));
+    }
+    closedir(d);
+}
+
+/* ---- lists of tensors ------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const CkTensor *)a)->name, ((const CkTensor *)b)->name);
+}
+
+/* All repetitions of all parameters in a flat buffer, named PREFIXpath. names: NULL on no memory. */
+static bool list_add(CkList *list, const RtModel *m, const char *prefix, void *flat)
+{
+    const size_t real = rt_real_bytes(m);
+    for (int i = 0; i < m->n_params; i++)
+        for (ptrdiff_t r = 0; r < rt_param_repeats(&m->params[i]); r++) {
+            const RtParam *q = &m->params[i];
+            char name[RT_NAME_TEXT];
+            CkTensor *t = &list->tensor[list->n];
+            rt_param_name(q, r, name);
+            *t = (CkTensor){ .rank = q->rank, .bytes = (size_t)rt_param_elems(q) * real };
+            t->name = rt_mem.alloc(strlen(prefix) + strlen(name) + 1);
+            if (!t->name)
+                return false;
+            list->n++;
+            memcpy(t->name, prefix, strlen(prefix));
+            memcpy(t->name + strlen(prefix), name, strlen(name) + 1);
+            memcpy(t->shape, q->shape, sizeof t->shape);
+            t->at = (char *)flat + (size_t)rt_param_at(q, r) * real;
+        }
+    return true;
+}
+
+void ck_list_free(CkList *list)
+{
+    for (ptrdiff_t i = 0; i < list->n; i++)
+        rt_free(list->tensor[i].name);
+    rt_free(list->tensor);
+    *list = (CkList){ 0 };
+}
+
+/* n_state 0: the parameters themselves; else their optimizer state. false: out of memory. */
+bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *state, int n_state)
+{
+    ptrdiff_t one = 0;
+    for (int i = 0; i < m->n_params; i++)
+        one += rt_param_repeats(&m->params[i]);
+    *list = (CkList){ .dtype = m->real == RT_F64 ? "F64" : "F32" };
+    list->tensor = rt_mem.alloc((size_t)(one * (p ? 1 : n_state)) * sizeof *list->tensor + 1);
+    bool good = list->tensor;
+    if (p)
+        good = good && list_add(list, m, "", p);
+    for (int i = 0; i < n_state && !p; i++)
+        good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i].at);
+    if (good)
+        qsort(list->tensor, (size_t)list->n, sizeof *list->tensor, by_name);
+    else
+        ck_list_free(list);
+    return good;
+}
+

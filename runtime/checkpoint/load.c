@@ -1,0 +1,206 @@
+/* load.c -- matching the tensors of a checkpoint with those of the model, and reading them.
+ *
+ * In: files and the model's list. Out: filled buffers, or why not: a damaged file (the caller falls
+ * back to an older checkpoint) or a checkpoint of another model (an error with all differences).
+ */
+#include <stdarg.h>
+#include <sys/stat.h>
+
+#include "checkpoint/checkpoint.h"
+
+enum { LISTED = 12 };                           /* names shown of each kind of difference         */
+
+typedef struct {
+    const char     *dir;
+    const RtModel  *m;
+    CkManifest      manifest;
+    CkList          want[2];                    /* parameters; optimizer state                    */
+    StFile          file[2];
+    int             n;                          /* files to read: 1 without the state             */
+} Load;
+
+/* ---- differences -------------------------------------------------------------------------------------- */
+
+typedef struct { char text[3 * 1024]; size_t len; int shown, count; const char *title; } Differences;
+
+__attribute__((format(printf, 2, 3))) static void difference_add(Differences *d, const char *fmt, ...)
+{
+    char line[RT_NAME_TEXT + 160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    if (d->count++ >= LISTED || d->len + strlen(line) + 2 > sizeof d->text)
+        return;
+    d->shown++;
+    d->len += (size_t)snprintf(d->text + d->len, sizeof d->text - d->len, "\n    %s", line);
+}
+
+static void shape_text(int rank, const ptrdiff_t *shape, const char *dtype, char text[128])
+{
+    size_t n = (size_t)snprintf(text, 128, "%s[", dtype);
+    for (int i = 0; i < rank && n < 100; i++)
+        n += (size_t)snprintf(text + n, 128 - n, "%s%td", i ? "," : "", shape[i]);
+    snprintf(text + n, 128 - n, rank < 0 ? "more than 8 dims]" : "]");
+}
+
+static bool same_shape(const StTensor *have, const CkTensor *want, const char *dtype)
+{
+    return have->rank == want->rank && strcmp(have->dtype, dtype) == 0
+        && memcmp(have->shape, want->shape, (size_t)want->rank * sizeof *want->shape) == 0;
+}
+
+static int have_by_name(const void *a, const void *b)
+{
+    return strcmp((*(StTensor *const *)a)->name, (*(StTensor *const *)b)->name);
+}
+
+/* Walks both lists in the order of their names; sets where each tensor goes. */
+static void match_file(StFile *f, const CkList *want, Differences kinds[3])
+{
+    StTensor **have = rt_alloc((size_t)f->n * sizeof *have + 1, "the tensors of a checkpoint");
+    for (ptrdiff_t i = 0; i < f->n; i++)
+        have[i] = &f->tensor[i];
+    qsort(have, (size_t)f->n, sizeof *have, have_by_name);
+    for (ptrdiff_t i = 0, j = 0; i < f->n || j < want->n;) {
+        const int order = i == f->n ? 1 : j == want->n ? -1 : strcmp(have[i]->name, want->tensor[j].name);
+        char is[128] = "", was[128] = "";
+        if (order <= 0)
+            shape_text(have[i]->rank, have[i]->shape, have[i]->dtype, was);
+        if (order >= 0)
+            shape_text(want->tensor[j].rank, want->tensor[j].shape, want->dtype, is);
+        if (order > 0)
+            difference_add(&kinds[0], "%s %s", want->tensor[j].name, is);
+        else if (order < 0)
+            difference_add(&kinds[1], "%s %s", have[i]->name, was);
+        else if (!same_shape(have[i], &want->tensor[j], want->dtype))
+            difference_add(&kinds[2], "%s is %s, saved as %s", have[i]->name, is, was);
+        else
+            have[i]->to = want->tensor[j].at;
+        i += order <= 0;
+        j += order >= 0;
+    }
+    rt_free(have);
+}
+
+/* Every name, shape and type of both files at once; false: they differ, and the text says how. */
+static bool match_all(Load *l, CkProblem *problem)
+{
+    Differences kinds[3] = { { .title = "the model has, the checkpoint has not" },
+                             { .title = "the checkpoint has, the model has not" },
+                             { .title = "changed" } };
+    for (int i = 0; i < l->n; i++)
+        match_file(&l->file[i], &l->want[i], kinds);
+    size_t n = (size_t)snprintf(problem->text, sizeof problem->text, "%s: the checkpoint is of another model",
+                                l->dir);
+    bool good = true;
+    for (int i = 0; i < 3; i++) {
+        if (kinds[i].count == 0 || n >= sizeof problem->text)
+            continue;
+        good = false;
+        n += (size_t)snprintf(problem->text + n, sizeof problem->text - n, "\n  %s (%d):%s%s", kinds[i].title,
+                              kinds[i].count, kinds[i].text,
+                              kinds[i].count > kinds[i].shown ? "\n    ..." : "");
+    }
+    return good;
+}
+
+/* ---- one checkpoint ------------------------------------------------------------------------------------ */
+
+static bool read_file(Load *l, int i, CkProblem *problem)
+{
+    char hash[CK_HASH_TEXT];
+    const CkFile *file = manifest_file(&l->manifest, i ? CK_STATE_FILE : CK_MODEL_FILE);
+    if (!st_read(&l->file[i], hash, problem))
+        return false;
+    return strcmp(hash, file->hash) == 0
+        || ck_wrong(problem, "%s: damaged: its hash is %s, the manifest says %s", l->file[i].path, hash,
+                    file->hash);
+}
+
+static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
+{
+    const char *name = i ? CK_STATE_FILE : CK_MODEL_FILE;
+    const CkFile *file = manifest_file(&l->manifest, name);
+    if (!file)
+        return ck_wrong(problem, "%s: the manifest does not list %s", l->dir, name);
+    l->file[i] = (StFile){ .fd = -1 };
+    if (!st_open(&l->file[i], path, problem))
+        return false;
+    return l->file[i].bytes == file->bytes
+        || ck_wrong(problem, "%s: has %llu bytes, the manifest says %llu", path,
+                    (unsigned long long)l->file[i].bytes, (unsigned long long)file->bytes);
+}
+
+/* All files of one directory. false: damaged. Ends the program if it is whole but of another model. */
+static bool load_files(Load *l, CkProblem *problem)
+{
+    const CkPath path[2] = { ck_path("%s/%s", l->dir, CK_MODEL_FILE), ck_path("%s/%s", l->dir, CK_STATE_FILE) };
+    CkProblem differences;
+    bool good = manifest_read(ck_path("%s/%s", l->dir, CK_MANIFEST_FILE).text, &l->manifest, problem);
+    for (int i = 0; i < l->n && good; i++)
+        good = open_file(l, i, path[i].text, problem);
+    const bool same = good && match_all(l, &differences);
+    for (int i = 0; i < l->n && good; i++)
+        good = read_file(l, i, problem);
+    for (int i = 0; i < l->n; i++)
+        st_close(&l->file[i]);
+    if (good && !same)
+        rt_fail(RT_EXIT_FAIL, "%s", differences.text);
+    return good;
+}
+
+static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTensor *state, int n_state,
+                           RtCheckpoint *c, CkProblem *problem)
+{
+    Load l = { .dir = dir, .m = m, .n = state && n_state > 0 ? 2 : 1 };
+    l.file[0].fd = l.file[1].fd = -1;
+    if (!ck_list_make(&l.want[0], m, p, NULL, 0) || !ck_list_make(&l.want[1], m, NULL, state, n_state))
+        rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");
+    const bool good = load_files(&l, problem);
+    ck_list_free(&l.want[0]);
+    ck_list_free(&l.want[1]);
+    if (good)
+        *c = l.manifest.c;
+    if (good && state && l.manifest.source_crc != m->source_crc)
+        rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program was made "
+                "from %s with %08x", dir, l.manifest.source, l.manifest.source_crc, m->source,
+                m->source_crc);
+    return good;
+}
+
+/* ---- the newest that is whole --------------------------------------------------------------------------- */
+
+static bool is_checkpoint(const char *path)
+{
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return stat(ck_path("%s/%s", path, CK_MANIFEST_FILE).text, &st) == 0
+        || (strncmp(name, "step-", 5) == 0 && stat(path, &st) == 0);
+}
+
+const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
+                               int n_state, RtCheckpoint *c)
+{
+    CkProblem problem;
+    if (is_checkpoint(path)) {
+        if (!load_directory(path, m, p, state, n_state, c, &problem))
+            rt_fail(RT_EXIT_FAIL, "%s", problem.text);
+        return rt_printf("%s", path);
+    }
+    const CkFoundList list = ck_found_list(path);
+    for (int i = 0; i < list.n; i++) {
+        const CkPath dir = ck_path("%s/%s", path, list.at[i].name);
+        if (load_directory(dir.text, m, p, state, n_state, c, &problem)) {
+            rt_free(list.at);
+            return rt_printf("%s", dir.text);
+        }
+        rt_warn("the checkpoint %s is damaged:\n  %s\n  %s", dir.text, problem.text,
+                i + 1 < list.n ? "going back to the one before it" : "there is none before it");
+    }
+    rt_free(list.at);
+    if (list.n > 0)
+        rt_fail(RT_EXIT_FAIL, "%s: none of its %d checkpoints can be used", path, list.n);
+    return NULL;
+}
