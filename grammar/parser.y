@@ -43,12 +43,13 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 %token END 0 "the end of the file"
 %token NEWLINE "the end of the line"
 
-/* words of the language */
-%token CONST "const" BATCH "batch" DIM "dim" LAYER "layer" FUNC "func" MODEL "model" TRAIN "train"
-%token INCLUDE "include" GRADIENT "gradient" ENTRY "entry" PARAM "param" OUTPUT "output"
-%token METRIC "metric" LOSS "loss" STATE "state" RETURN "return" YIELD "yield" IF "if" THEN "then"
-%token ELSE "else" FOR "for" IN "in" ALONG "along" FROM "from" OVER "over" AS "as" OR "or"
-%token AND "and" NOT "not" TRUE "true" FALSE "false" EVERY "every"
+/* words of the language; those of the second group may name arguments, fields and settings */
+%token CONST "const" INCLUDE "include" GRADIENT "gradient" RETURN "return" YIELD "yield" IF "if"
+%token THEN "then" ELSE "else" FOR "for" IN "in" AS "as" OR "or" AND "and" NOT "not" TRUE "true"
+%token FALSE "false"
+%token <const char *> BATCH "batch" DIM "dim" LAYER "layer" FUNC "func" MODEL "model" TRAIN "train"
+%token <const char *> ENTRY "entry" PARAM "param" OUTPUT "output" METRIC "metric" LOSS "loss"
+%token <const char *> STATE "state" FROM "from" OVER "over" ALONG "along" EVERY "every"
 
 /* signs */
 %token EQ "==" NE "!=" LE "<=" GE ">=" FLOOR "//" DOTS ".." ELLIPSIS "..." ARROW "->" UPDATE "<-"
@@ -70,7 +71,7 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 %nterm <AstList> formals arrow types shape sizes others names paths args arg_list indexes
 %nterm <AstList> index_list expressions elements over settings settings_block
 %nterm <Ast *>   constant dim formal_in_brackets formal gradient type simple_type size block
-%nterm <Ast *>   value loop scan if initialiser path
+%nterm <Ast *>   value loop scan if else initialiser path name_or_path
 %nterm <Ast *>   expression logic comparison sum postfix primary element arg index range
 %nterm <Ast *>   setting interval
 %nterm <const char *> word role as
@@ -95,12 +96,9 @@ declarations:
 declaration:
     INCLUDE STRING
         { $$ = ONE(NODE(AST_INCLUDE, .span = @$, .path = $2, .path_at = @2)); }
-  | CONST constants
-        { $$ = $2; }
-  | BATCH batches
-        { $$ = $2; }
-  | DIM dims
-        { $$ = $2; }
+  | CONST constants     { $$ = $2; }
+  | BATCH batches       { $$ = $2; }
+  | DIM dims            { $$ = $2; }
   | LAYER NAME brackets_opt formals arrow block
         { $$ = ONE(NODE(AST_LAYER, .span = span_join(@1, @5), .at = @2, .name = $2,
                         .params = $3, .args = $4, .results = $5, .body = $6)); }
@@ -136,9 +134,7 @@ dims:
   | dims ',' dim        { $$ = ADD($1, $3); }
 ;
 
-dim:
-    logic               { $$ = ast_dim(p->cx, @$, $1); }
-;
+dim: logic { $$ = ast_dim(p->cx, @$, $1); } ;
 
 gradient:
     %empty                              { $$ = NULL; }
@@ -151,8 +147,7 @@ gradient:
 brackets_opt:
     %empty                              { $$ = (AstList){ 0 }; }
   | '[' ']'                             { $$ = (AstList){ 0 }; }
-  | '[' formals_in_brackets ']'         { $$ = $2; }
-  | '[' formals_in_brackets ',' ']'     { $$ = $2; }
+  | '[' formals_in_brackets comma_opt ']' { $$ = $2; }
 ;
 
 formals_in_brackets:
@@ -169,8 +164,7 @@ formal_in_brackets:
 
 formals:
     '(' ')'                                 { $$ = (AstList){ 0 }; }
-  | '(' formals_in_parentheses ')'          { $$ = $2; }
-  | '(' formals_in_parentheses ',' ')'      { $$ = $2; }
+  | '(' formals_in_parentheses comma_opt ')' { $$ = $2; }
 ;
 
 formals_in_parentheses:
@@ -189,10 +183,7 @@ formal:
         { $$ = NODE(AST_FORMAL, .span = @$, .at = @1, .name = $1, .type = $3, .value = $5); }
 ;
 
-arrow:
-    %empty                              { $$ = (AstList){ 0 }; }
-  | ARROW types                         { $$ = $2; }
-;
+arrow: %empty { $$ = (AstList){ 0 }; } | ARROW types { $$ = $2; } ;
 
 types:
     type                                { $$ = ONE($1); }
@@ -214,8 +205,7 @@ simple_type:
 
 shape:
     '[' ']'                             { $$ = (AstList){ 0 }; }
-  | '[' sizes ']'                       { $$ = $2; }
-  | '[' sizes ',' ']'                   { $$ = $2; }
+  | '[' sizes comma_opt ']'             { $$ = $2; }
 ;
 
 sizes:
@@ -223,15 +213,9 @@ sizes:
   | sizes ',' size                      { $$ = ADD($1, $3); }
 ;
 
-size:
-    sum
-  | ELLIPSIS                            { $$ = NODE(AST_ELLIPSIS, .span = @$); }
-;
+size: sum | ELLIPSIS { $$ = NODE(AST_ELLIPSIS, .span = @$); } ;
 
-others:
-    %empty                              { $$ = (AstList){ 0 }; }
-  | others OR sum                       { $$ = ADD($1, $3); }
-;
+others: %empty { $$ = (AstList){ 0 }; } | others OR sum { $$ = ADD($1, $3); } ;
 
 /* ---- statements ---------------------------------------------------------------------------- */
 
@@ -270,7 +254,7 @@ statement:
   | METRIC NAME '=' expression
         { $$ = ONE(NODE(AST_METRIC, .span = @$, .at = @2, .name = $2, .value = $4)); }
   | LOSS '=' expression over
-        { $$ = ONE(NODE(AST_LOSS, .span = @$, .at = @1, .name = intern(p->cx, "loss"),
+        { $$ = ONE(NODE(AST_LOSS, .span = @$, .at = @1, .name = $1,
                         .value = $3, .items = $4)); }
   | LOSS NAME '=' expression over
         { $$ = ONE(NODE(AST_LOSS, .span = @$, .at = @2, .name = $2, .value = $4, .items = $5)); }
@@ -293,25 +277,10 @@ statement:
   | scan                                { $$ = ONE($1); }
 ;
 
-role:
-    %empty                              { $$ = NULL; }
-  | NAME
-;
-
-initialiser:
-    %empty                              { $$ = NULL; }
-  | '~' expression                      { $$ = $2; }
-;
-
-as:
-    %empty                              { $$ = NULL; }
-  | AS STRING                           { $$ = $2; }
-;
-
-over:
-    %empty                              { $$ = (AstList){ 0 }; }
-  | OVER paths                          { $$ = $2; }
-;
+role: %empty { $$ = NULL; } | NAME ;
+initialiser: %empty { $$ = NULL; } | '~' expression { $$ = $2; } ;
+as: %empty { $$ = NULL; } | AS STRING { $$ = $2; } ;
+over: %empty { $$ = (AstList){ 0 }; } | OVER paths { $$ = $2; } ;
 
 names:
     NAME                    { $$ = ONE(NODE(AST_NAME, .span = @1, .name = $1)); }
@@ -319,11 +288,11 @@ names:
 ;
 
 paths:
-    NAME                    { $$ = ONE(NODE(AST_NAME, .span = @1, .name = $1)); }
-  | path                    { $$ = ONE($1); }
-  | paths ',' NAME          { $$ = ADD($1, NODE(AST_NAME, .span = @3, .name = $3)); }
-  | paths ',' path          { $$ = ADD($1, $3); }
+    name_or_path                { $$ = ONE($1); }
+  | paths ',' name_or_path      { $$ = ADD($1, $3); }
 ;
+
+name_or_path: NAME { $$ = NODE(AST_NAME, .span = @1, .name = $1); } | path ;
 
 path:
     NAME '.' word
@@ -333,10 +302,7 @@ path:
         { $$ = NODE(AST_FIELD, .span = @$, .at = @3, .name = $3, .left = $1); }
 ;
 
-value:
-    expression
-  | scan
-;
+value: expression | scan ;
 
 loop:
     FOR names IN expressions block
@@ -354,15 +320,12 @@ scan:
 ;
 
 if:
-    IF expression block
-        { $$ = NODE(AST_IF, .span = span_join(@1, @2), .at = @1, .cond = $2, .body = $3); }
-  | IF expression block ELSE block
+    IF expression block else
         { $$ = NODE(AST_IF, .span = span_join(@1, @2), .at = @1, .cond = $2, .body = $3,
-                    .other = $5); }
-  | IF expression block ELSE if
-        { $$ = NODE(AST_IF, .span = span_join(@1, @2), .at = @1, .cond = $2, .body = $3,
-                    .other = $5); }
+                    .other = $4); }
 ;
+
+else: %empty { $$ = NULL; } | ELSE block { $$ = $2; } | ELSE if { $$ = $2; } ;
 
 /* ---- expressions --------------------------------------------------------------------------- */
 
@@ -378,9 +341,7 @@ expression:
         { $$ = NODE(AST_CHOICE, .span = @$, .at = @1, .cond = $2, .left = $4, .right = $6); }
 ;
 
-range:
-    sum DOTS sum    { $$ = NODE(AST_RANGE, .span = @$, .at = @2, .left = $1, .right = $3); }
-;
+range: sum DOTS sum { $$ = NODE(AST_RANGE, .span = @$, .at = @2, .left = $1, .right = $3); } ;
 
 logic:
     comparison
@@ -395,12 +356,9 @@ comparison:
 ;
 
 compare:
-    "==" { $$ = AST_EQ; }
-  | "!=" { $$ = AST_NE; }
-  | '<'  { $$ = AST_LT; }
-  | "<=" { $$ = AST_LE; }
-  | '>'  { $$ = AST_GT; }
-  | ">=" { $$ = AST_GE; }
+    "==" { $$ = AST_EQ; }   | "!=" { $$ = AST_NE; }
+  | '<'  { $$ = AST_LT; }   | "<=" { $$ = AST_LE; }
+  | '>'  { $$ = AST_GT; }   | ">=" { $$ = AST_GE; }
 ;
 
 sum:
@@ -428,7 +386,7 @@ postfix:
 
 primary:
     NAME                    { $$ = NODE(AST_NAME, .span = @$, .name = $1); }
-  | LOSS                    { $$ = NODE(AST_NAME, .span = @$, .name = intern(p->cx, "loss")); }
+  | LOSS                    { $$ = NODE(AST_NAME, .span = @$, .name = $1); }
   | NUMBER                  { $$ = NODE(AST_NUMBER, .span = @$, .flag = $1.is_whole,
                                         .whole = $1.whole, .number = $1.real); }
   | STRING                  { $$ = NODE(AST_STRING, .span = @$, .name = $1); }
@@ -436,8 +394,7 @@ primary:
   | FALSE                   { $$ = NODE(AST_BOOL, .span = @$); }
   | '(' arg_list ')'        { $$ = ast_paren(p->cx, @$, $2); }
   | '[' ']'                 { $$ = NODE(AST_LIST, .span = @$); }
-  | '[' elements ']'        { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
-  | '[' elements ',' ']'    { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
+  | '[' elements comma_opt ']' { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
   | '[' expression FOR NAME IN expression ']'
         { $$ = NODE(AST_LIST_FOR, .span = @$, .at = @4, .name = $4, .value = $2, .right = $6); }
 ;
@@ -447,15 +404,11 @@ elements:
   | elements ',' element    { $$ = ADD($1, $3); }
 ;
 
-element:
-    expression
-  | ELLIPSIS                { $$ = NODE(AST_ELLIPSIS, .span = @$); }
-;
+element: expression | ELLIPSIS { $$ = NODE(AST_ELLIPSIS, .span = @$); } ;
 
 args:
     %empty                  { $$ = (AstList){ 0 }; }
-  | arg_list
-  | arg_list ','
+  | arg_list comma_opt      { $$ = $1; }
 ;
 
 arg_list:
@@ -471,8 +424,7 @@ arg:
 
 indexes:
     %empty                  { $$ = (AstList){ 0 }; }
-  | index_list
-  | index_list ','
+  | index_list comma_opt    { $$ = $1; }
 ;
 
 index_list:
@@ -492,23 +444,8 @@ index:
 
 /* What may stand before ':' in a call, behind '.', and before '=' in the train block. */
 word:
-    NAME
-  | BATCH   { $$ = intern(p->cx, "batch"); }
-  | DIM     { $$ = intern(p->cx, "dim"); }
-  | LAYER   { $$ = intern(p->cx, "layer"); }
-  | FUNC    { $$ = intern(p->cx, "func"); }
-  | MODEL   { $$ = intern(p->cx, "model"); }
-  | TRAIN   { $$ = intern(p->cx, "train"); }
-  | ENTRY   { $$ = intern(p->cx, "entry"); }
-  | PARAM   { $$ = intern(p->cx, "param"); }
-  | OUTPUT  { $$ = intern(p->cx, "output"); }
-  | METRIC  { $$ = intern(p->cx, "metric"); }
-  | LOSS    { $$ = intern(p->cx, "loss"); }
-  | STATE   { $$ = intern(p->cx, "state"); }
-  | FROM    { $$ = intern(p->cx, "from"); }
-  | OVER    { $$ = intern(p->cx, "over"); }
-  | ALONG   { $$ = intern(p->cx, "along"); }
-  | EVERY   { $$ = intern(p->cx, "every"); }
+    NAME | BATCH | DIM | LAYER | FUNC | MODEL | TRAIN | ENTRY | PARAM | OUTPUT | METRIC | LOSS
+  | STATE | FROM | OVER | ALONG | EVERY
 ;
 
 /* ---- the train block ----------------------------------------------------------------------- */
@@ -526,6 +463,7 @@ settings:
   | settings error separator            { yyerrok; }
 ;
 
+comma_opt: %empty | ',' ;
 separator: NEWLINE | ',' ;
 
 setting:
@@ -536,10 +474,7 @@ setting:
                     .flag = true, .items = $4); }
 ;
 
-interval:
-    expression
-  | EVERY sum   { $$ = NODE(AST_EVERY, .span = @$, .at = @1, .value = $2); }
-;
+interval: expression | EVERY sum { $$ = NODE(AST_EVERY, .span = @$, .at = @1, .value = $2); } ;
 
 %%
 
