@@ -293,7 +293,6 @@ paths:
 ;
 
 name_or_path: NAME { $$ = NODE(AST_NAME, .span = @1, .name = $1); } | path ;
-
 path:
     NAME '.' word
         { $$ = NODE(AST_FIELD, .span = @$, .at = @3, .name = $3,
@@ -342,7 +341,6 @@ expression:
 ;
 
 range: sum DOTS sum { $$ = NODE(AST_RANGE, .span = @$, .at = @2, .left = $1, .right = $3); } ;
-
 logic:
     comparison
   | logic OR logic          { $$ = BINARY(AST_OR, @$, @2, $1, $3); }
