@@ -1,0 +1,103 @@
+/* c.c -- the C target: the eight sections in their order.
+ *
+ * In: kernels, routines with plans, the program's tables. Out: one C file. Also here: what the C
+ * target asks of the plan, namely room for partial sums of columns.
+ */
+#include "emit/map.h"
+
+#include <string.h>
+
+void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
+{
+    Emitter e = { .cx = kp->program->cx, .kp = kp, .p = kp->program, .opt = opt, .out = out };
+    c_name_all(&e);
+    c_head(&e);
+    c_dimensions(&e);
+    c_parameters(&e);
+    c_memory(&e);
+    emit_banner(&e, 4, "kernels");
+    for (int i = 0; i < kp->kernels.len; i++)
+        c_kernel(&e, kp->kernels.at[i]);
+    c_forward(&e);
+    c_backward(&e);
+    c_step(&e);
+    c_table(&e);
+}
+
+/* ---- room for partial sums -------------------------------------------------------------------- */
+
+enum { CHUNKS = 64 };                           /* RT_CHUNKS of rt.h */
+
+static const char work_name[] = "work";
+
+static int count_columns(const Kernel *k)
+{
+    int n = 0;
+    for (int i = 0; i < k->effects.len; i++)
+        n += k->effects.at[i].kind == EFFECT_COLUMN;
+    return n;
+}
+
+static bool has_work(const Kernel *k)
+{
+    return k->args.len > 0 && k->args.at[k->args.len - 1].name == work_name;
+}
+
+static Buffer *work_buffer(KernelProgram *kp, Routine *r, const Kernel *k)
+{
+    Context   *cx = kp->program->cx;
+    Dims      *ds = kp->program->dims;
+    const Dim *dim[2] = { dim_const(ds, CHUNKS * count_columns(k)), k->axis[k->n_axes - 1] };
+    Buffer    *b = NEW(cx->arena, Buffer);
+    b->id = r->buffers.len;
+    b->kind = BUF_ARENA;
+    b->name = intern_printf(cx, "work_%s", k->name);
+    b->dtype = k->args.at[k->args.len - 1].dtype;
+    b->type = type_of(ds, b->dtype, 2, dim);
+    for (int i = 0; i < r->buffers.len; i++) {
+        Buffer *o = r->buffers.at[i];
+        if (o->name == b->name && type_same(o->type, b->type))
+            return o;
+        if (o->name == b->name) {
+            b->name = intern_printf(cx, "%s_%d", b->name, r->buffers.len);
+            break;
+        }
+    }
+    vec_push(cx->arena, &r->buffers, b);
+    return b;
+}
+
+static void add_operands(KernelProgram *kp, Routine *r, Steps *steps)
+{
+    Context *cx = kp->program->cx;
+    for (int i = 0; i < steps->len; i++) {
+        Step *s = steps->at[i];
+        if (s->kernel == NULL) {
+            add_operands(kp, r, &s->body);
+            continue;
+        }
+        if (!has_work(s->kernel))
+            continue;
+        const int n = s->kernel->args.len;
+        Operand  *operands = NEW_ARRAY(cx->arena, Operand, n);
+        memcpy(operands, s->operands, sizeof *operands * (size_t)(n - 1));
+        operands[n - 1].buffer = work_buffer(kp, r, s->kernel);
+        operands[n - 1].offset = dim_const(kp->program->dims, 0);
+        s->operands = operands;
+    }
+}
+
+void emit_c_workspace(KernelProgram *kp)
+{
+    Routine *const routine[] = { kp->train, kp->eval, kp->output, kp->count };
+    for (int i = 0; i < kp->kernels.len; i++) {
+        Kernel *k = kp->kernels.at[i];
+        if (!c_map_needs_partials(k) || has_work(k))
+            continue;
+        vec_push(kp->program->cx->arena, &k->args, ((KernelArg){
+            .name = work_name, .dtype = kp->program->real, .written = true, .exclusive = true }));
+    }
+    for (int i = 0; i < 4; i++)
+        if (routine[i])
+            add_operands(kp, routine[i], &routine[i]->steps);
+}

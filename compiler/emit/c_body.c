@@ -1,0 +1,528 @@
+/* c_body.c -- values and effects of a MAP kernel as C statements.
+ *
+ * In: the values that a phase needs. Out: one expression per result, with a variable for what is
+ * used twice, is long, or must be read before something is stored. Values of the whole kernel and
+ * of a row are held in variables outside the loop over the row.
+ */
+#include "emit/map.h"
+#include "op/op.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LONG = 56 };                             /* characters of an operand */
+
+static Code code_of(MapWriter *m, int v, bool root);
+
+static const Value *value_at(const MapWriter *m, int v) { return &m->k->values.at[v]; }
+
+static bool is_trivial(const Value *v)
+{
+    return v->kind == VAL_CONST || v->kind == VAL_DIM || v->kind == VAL_AXIS ||
+           v->kind == VAL_ITER || v->kind == VAL_SEED;
+}
+
+/* ---- what a value reads ---------------------------------------------------------------------- */
+
+typedef struct { int at[8], n; } Inputs;
+
+static void add_input(Inputs *in, int v)
+{
+    if (v >= 0 && in->n < 8)
+        in->at[in->n++] = v;
+}
+
+static Inputs inputs_of(const Value *v)
+{
+    Inputs in = { .n = 0 };
+    if (v->kind == VAL_LOAD) {
+        add_input(&in, v->access.index);
+        add_input(&in, v->access.guard);
+    }
+    if (v->kind == VAL_DRAW) {
+        add_input(&in, v->sample.index);
+        add_input(&in, v->element.index);
+    }
+    for (int i = 0; i < v->n_in; i++)
+        add_input(&in, v->in[i]);
+    return in;
+}
+
+/* ---- hoisting -------------------------------------------------------------------------------- */
+
+typedef struct { MapWriter *m; bool *seen; int *row_uses; } Prepare;
+
+static void need_outside(Prepare *p, int v)
+{
+    const Value *x = value_at(p->m, v);
+    if (is_trivial(x))
+        return;
+    if (p->m->level[v] == LEVEL_ONCE)
+        p->m->hoist[v] = true;
+    if (p->row_uses[v]++ > 0)
+        p->m->hoist[v] = true;
+    if (p->seen[v] || x->kind == VAL_REDUCE)
+        return;
+    p->seen[v] = true;
+    const Inputs in = inputs_of(x);
+    for (int i = 0; i < in.n; i++)
+        need_outside(p, in.at[i]);
+}
+
+static void need_inside(Prepare *p, int v)
+{
+    if (p->m->level[v] != LEVEL_ELEM) {
+        p->m->hoist[v] = true;
+        need_outside(p, v);
+        return;
+    }
+    if (p->seen[v])
+        return;
+    p->seen[v] = true;
+    const Inputs in = inputs_of(value_at(p->m, v));
+    for (int i = 0; i < in.n; i++)
+        need_inside(p, in.at[i]);
+}
+
+static bool in_row_loop(const MapWriter *m, const Effect *f)
+{
+    if (!m->has_row)
+        return false;
+    return m->level[f->value] == LEVEL_ELEM || f->kind == EFFECT_COLUMN || !m->k->has_row ||
+           (f->kind == EFFECT_STORE && f->access.stride[m->n_outer] != NULL);
+}
+
+void map_prepare(MapWriter *m)
+{
+    const int n = m->k->values.len + 1;
+    Prepare   p = { m, NEW_ARRAY(m->e->cx->scratch, bool, n), NEW_ARRAY(m->e->cx->scratch, int, n) };
+    for (int i = 0; i < m->k->values.len; i++)
+        if (value_at(m, i)->kind == VAL_REDUCE)
+            need_inside(&p, value_at(m, i)->in[0]);
+    for (int i = 0; i < m->k->effects.len; i++) {
+        const Effect *f = &m->k->effects.at[i];
+        if (in_row_loop(m, f))
+            need_inside(&p, f->value);
+        else
+            need_outside(&p, f->value);
+    }
+    for (int i = 0; i < m->k->values.len; i++)  /* read before the row stores to the same place */
+        if (value_at(m, i)->kind == VAL_LOAD && m->level[i] != LEVEL_ELEM && p.seen[i] &&
+            m->k->args.at[value_at(m, i)->access.arg].written)
+            m->hoist[i] = true;
+}
+
+/* ---- indices and loads ----------------------------------------------------------------------- */
+
+const char *map_index_type(const MapWriter *m, int axis)
+{
+    return m->wide[axis] ? "ptrdiff_t" : "int";
+}
+
+static const char *index_of_access(MapWriter *m, const Access *a)
+{
+    Text t = text_new(m->e->cx->scratch);
+    for (int i = 0; i < m->n_axes; i++) {
+        if (dim_is(a->stride[i], 0))
+            continue;
+        text_add(&t, "%s%s", t.len ? " + " : "", m->index[i]);
+        if (!dim_is(a->stride[i], 1))
+            text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->stride[i]));
+    }
+    if (a->index >= 0) {
+        const Code row = code_of(m, a->index, false);
+        text_add(&t, "%s(ptrdiff_t)%s", t.len ? " + " : "",
+                 code_at_least(m->e, row, PREC_UNARY));
+        if (a->index_stride && !dim_is(a->index_stride, 1))
+            text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->index_stride));
+    }
+    if (!dim_is(a->offset, 0))
+        text_add(&t, "%s%s", t.len ? " + " : "", dim_c_factor(&m->w->dims, a->offset));
+    return t.len ? t.at : "0";
+}
+
+static const char *element_of(MapWriter *m, const Access *a)
+{
+    const char *index = index_of_access(m, a), *arg = m->w->arg[a->arg];
+    if (strcmp(index, "0") == 0)
+        return arena_printf(m->e->cx->scratch, "*%s", arg);
+    return arena_printf(m->e->cx->scratch, "%s[%s]", arg, index);
+}
+
+static Code load(MapWriter *m, const Value *v)
+{
+    const char *text = element_of(m, &v->access);
+    if (v->access.guard < 0)
+        return (Code){ text, text[0] == '*' ? PREC_UNARY : PREC_PRIMARY, false, NULL };
+    const char *guard = code_at_least(m->e, code_of(m, v->access.guard, false), PREC_OR);
+    return (Code){ arena_printf(m->e->cx->scratch, "%s ? %s : %s", guard, text,
+                                code_literal(m->e, 0, v->dtype).text), PREC_COND, false, NULL };
+}
+
+/* ---- the other kinds of values ---------------------------------------------------------------- */
+
+static Code axis_value(MapWriter *m, const Value *v)
+{
+    const char *i = m->index[v->axis];
+    if (!m->wide[v->axis])
+        return (Code){ i, PREC_PRIMARY, false, NULL };
+    return (Code){ arena_printf(m->e->cx->scratch, "(int32_t)%s", i), PREC_UNARY, false, NULL };
+}
+
+static Code dim_as_value(MapWriter *m, const Value *v)
+{
+    const char *d = dim_c_factor(&m->w->dims, v->dim);
+    const char *type = c_type(m->e, v->dtype);
+    return (Code){ arena_printf(m->e->cx->scratch, strpbrk(d, "*+-/ ") && d[0] != '(' ? "(%s)(%s)"
+                                                                                     : "(%s)%s",
+                                type, d), PREC_UNARY, false, NULL };
+}
+
+static Code draw(MapWriter *m, const Value *v)
+{
+    Arena      *a = m->e->cx->scratch;
+    const char *stream = arena_printf(a, "0x%016llxu", (unsigned long long)op_stream_hash(v->stream));
+    for (int i = 0; i < v->n_in; i++)
+        stream = arena_printf(a, "rt_stream(%s, (uint64_t)%s)", stream,
+                              code_at_least(m->e, code_of(m, v->in[i], false), PREC_UNARY));
+    const char *sample = index_of_access(m, &v->sample), *element = index_of_access(m, &v->element);
+    bool        per_sample = false;
+    for (int i = 0; i < m->n_axes; i++)
+        per_sample = per_sample || !dim_is(v->sample.stride[i], 0);
+    m->w->head->key = true;
+    m->w->head->sample = m->w->head->sample || per_sample;
+    return (Code){ arena_printf(a, "%s_%s(key, %s, %s, (uint64_t)(%s))",
+                                v->op == OP_NORMAL ? "rt_normal" : "rt_uniform",
+                                v->dtype == DT_F64 ? "f64" : "f32", stream,
+                                per_sample ? arena_printf(a, "(uint64_t)(sample + %s)", sample) : "0",
+                                element), PREC_PRIMARY, false, NULL };
+}
+
+static Code point(MapWriter *m, const Value *v)
+{
+    Code in[4];
+    for (int i = 0; i < v->n_in; i++)
+        in[i] = code_of(m, v->in[i], false);
+    return code_point(m->e, v->op, in, v->n_in);
+}
+
+static Code compute(MapWriter *m, int n)
+{
+    const Value *v = value_at(m, n);
+    switch (v->kind) {
+    case VAL_LOAD:
+        return load(m, v);
+    case VAL_CONST:
+        return code_literal(m->e, v->number, v->dtype);
+    case VAL_DIM:
+        return dim_as_value(m, v);
+    case VAL_AXIS:
+        return axis_value(m, v);
+    case VAL_ITER:
+        m->w->head->iter[v->axis] = true;
+        return (Code){ m->w->iter[v->axis], PREC_PRIMARY, false, NULL };
+    case VAL_SEED:
+        m->w->head->seed[v->slot] = true;
+        return (Code){ arena_printf(m->e->cx->scratch, "seed_%s", m->e->slot[v->slot]),
+                       PREC_PRIMARY, false, NULL };
+    case VAL_POINT:
+        return point(m, v);
+    case VAL_CAST:
+        return code_cast(m->e, code_of(m, v->in[0], false), value_at(m, v->in[0])->dtype, v->dtype);
+    case VAL_DRAW:
+        return draw(m, v);
+    case VAL_REDUCE:
+        break;
+    }
+    bug("kernel %s: value %d is used before its phase", m->k->name, n);
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+static const char *free_name(MapWriter *m, const char *want)
+{
+    Names *scope = m->w->names;
+    if (want && !names_taken(m->e, scope, emit_identifier(m->e, want)) && !emit_is_reserved(want))
+        return names_take(m->e, scope, want);
+    for (char c = 'a'; c <= 'z'; c++)
+        if (c != 'i' && c != 'l' && c != 'n' && c != 'o' && c != 'p' && c != 's' &&
+            !names_taken(m->e, scope, (char[]){ c, '\0' }))
+            return names_take(m->e, scope, (char[]){ c, '\0' });
+    return names_take(m->e, scope, "t");
+}
+
+static void statement(MapWriter *m, const char *s)
+{
+    emit_statement(m->out, m->indent, s);
+}
+
+static Code declare(MapWriter *m, int v, Code c)
+{
+    m->temp[v] = free_name(m, value_at(m, v)->name);
+    statement(m, arena_printf(m->e->cx->scratch, "const %s %s = %s;",
+                              c_type(m->e, value_at(m, v)->dtype), m->temp[v], c.text));
+    return (Code){ m->temp[v], PREC_PRIMARY, false, NULL };
+}
+
+/* A root is written out where it stands unless something else uses it too. */
+static Code code_of(MapWriter *m, int v, bool root)
+{
+    const Value *x = value_at(m, v);
+    if (m->temp[v])
+        return (Code){ m->temp[v], PREC_PRIMARY, false, NULL };
+    const Code c = compute(m, v);
+    if (is_trivial(x) || (m->uses[v] <= 1 && (root || strlen(c.text) <= LONG)))
+        return c;
+    return declare(m, v, c);
+}
+
+/* ---- values outside the row loop --------------------------------------------------------------- */
+
+void map_once_values(MapWriter *m)
+{
+    for (int i = 0; i < m->k->values.len; i++)
+        if (m->hoist[i] && m->level[i] == LEVEL_ONCE && !is_trivial(value_at(m, i)))
+            declare(m, i, compute(m, i));
+}
+
+void map_row_values(MapWriter *m, int phase)
+{
+    for (int i = 0; i < m->k->values.len; i++) {
+        const Value *v = value_at(m, i);
+        if (m->hoist[i] && m->level[i] == LEVEL_ROW && v->phase == phase && !m->temp[i] &&
+            !is_trivial(v) && v->kind != VAL_REDUCE)
+            declare(m, i, compute(m, i));
+    }
+}
+
+/* ---- effects ----------------------------------------------------------------------------------- */
+
+void map_write(MapWriter *m, const Effect *f, Code value, DType type)
+{
+    Arena      *a = m->e->cx->scratch;
+    const DType to = m->k->args.at[f->access.arg].dtype;
+    const char *at = element_of(m, &f->access);
+    const char *flag = c_flag(m->w, f->add);
+    value = code_cast(m->e, value, type, to);
+    if (flag && (value.prec != PREC_PRIMARY || strlen(value.text) > 24)) {
+        const char *name = free_name(m, NULL);
+        statement(m, arena_printf(a, "const %s %s = %s;", c_type(m->e, to), name, value.text));
+        value = (Code){ name, PREC_PRIMARY, false, NULL };
+    }
+    if (flag)
+        statement(m, arena_printf(a, "%s = %s ? %s + %s : %s;", at, flag, at, value.text, value.text));
+    else
+        statement(m, arena_printf(a, "%s %s %s;", at, f->add == ADD_ALWAYS ? "+=" : "=", value.text));
+}
+
+static void write_effect(MapWriter *m, int n)
+{
+    Arena        *a = m->e->cx->scratch;
+    const Effect *f = &m->k->effects.at[n];
+    const DType   type = value_at(m, f->value)->dtype;
+    const Code    c = code_of(m, f->value, true);
+    if (m->total[n])
+        statement(m, arena_printf(a, "%s += %s;", m->total[n], code_cast(m->e, c, type, DT_F64).text));
+    else if (m->column[n])
+        statement(m, arena_printf(a, "%s[%s] += %s;", m->column[n], m->column_index, c.text));
+    else
+        map_write(m, f, c, type);
+}
+
+void map_row_effects(MapWriter *m, int phase)
+{
+    memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
+    for (int i = 0; i < m->k->effects.len; i++)
+        if (m->k->effects.at[i].phase == phase && !in_row_loop(m, &m->k->effects.at[i]))
+            write_effect(m, i);
+}
+
+/* ---- the loop over the row --------------------------------------------------------------------- */
+
+static void count_uses(MapWriter *m, int v)
+{
+    if (m->level[v] != LEVEL_ELEM || m->uses[v]++ > 0)
+        return;
+    const Inputs in = inputs_of(value_at(m, v));
+    for (int i = 0; i < in.n; i++)
+        count_uses(m, in.at[i]);
+}
+
+typedef struct { int reduce[16], n_reduce, effect[16], n_effect; bool places; } RowWork;
+
+static RowWork work_of(MapWriter *m, int phase)
+{
+    RowWork r = { .n_reduce = 0 };
+    for (int i = 0; i < m->k->values.len; i++) {
+        const Value *v = value_at(m, i);
+        if (v->kind != VAL_REDUCE || v->phase != phase + 1)
+            continue;
+        if (r.n_reduce == 16)
+            bug("kernel %s reduces more than 16 values in a phase", m->k->name);
+        r.reduce[r.n_reduce++] = i;
+        r.places = r.places || v->op == OP_ARGMAX || v->op == OP_ARGMIN;
+    }
+    for (int i = 0; i < m->k->effects.len; i++) {
+        if (m->k->effects.at[i].phase != phase || !in_row_loop(m, &m->k->effects.at[i]))
+            continue;
+        if (r.n_effect == 16)
+            bug("kernel %s stores more than 16 values in a phase", m->k->name);
+        r.effect[r.n_effect++] = i;
+    }
+    return r;
+}
+
+static const char *reduce_start(MapWriter *m, const Value *v, DType t)
+{
+    const bool low = v->op == OP_AMAX || v->op == OP_ARGMAX;
+    if (v->op == OP_SUM)
+        return "0";
+    if (t == DT_I32)
+        return low ? "INT32_MIN" : "INT32_MAX";
+    if (t == DT_BOOL)
+        return low ? "false" : "true";
+    (void)m;
+    return low ? "-INFINITY" : "INFINITY";
+}
+
+/* The variables of the reductions; for the index of the largest, one for the largest as well. */
+static void declare_reductions(MapWriter *m, const RowWork *r, const char **best)
+{
+    Arena *a = m->e->cx->scratch;
+    for (int i = 0; i < r->n_reduce; i++) {
+        const int    n = r->reduce[i];
+        const Value *v = value_at(m, n);
+        const DType  in = value_at(m, v->in[0])->dtype;
+        const bool   place = v->op == OP_ARGMAX || v->op == OP_ARGMIN;
+        const char  *plain = v->op == OP_SUM ? "sum" : v->op == OP_AMAX ? "max" : v->op == OP_AMIN
+                                               ? "min" : "best";
+        if (place) {
+            best[i] = free_name(m, "best");
+            statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, in), best[i],
+                                      reduce_start(m, v, in)));
+        }
+        const bool named = v->name && !names_taken(m->e, m->w->names, v->name);
+        m->temp[n] = free_name(m, named ? v->name : plain);
+        statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, v->dtype), m->temp[n],
+                                  place ? "0" : reduce_start(m, v, v->dtype)));
+    }
+}
+
+static void reduce_statement(MapWriter *m, int n, const char *best)
+{
+    Arena       *a = m->e->cx->scratch;
+    const Value *v = value_at(m, n);
+    const char  *to = m->temp[n];
+    if (v->op == OP_SUM) {
+        statement(m, arena_printf(a, "%s += %s;", to, code_of(m, v->in[0], true).text));
+        return;
+    }
+    if (v->op == OP_AMAX || v->op == OP_AMIN) {
+        statement(m, arena_printf(a, "%s = %s(%s, %s);", to, v->op == OP_AMAX ? "rt_max" : "rt_min",
+                                  to, code_of(m, v->in[0], true).text));
+        return;
+    }
+    const char  x[] = "x";
+    const DType t = value_at(m, v->in[0])->dtype;
+    const char *name = m->temp[v->in[0]];
+    if (name == NULL) {
+        name = free_name(m, x);
+        statement(m, arena_printf(a, "const %s %s = %s;", c_type(m->e, t), name,
+                                  code_of(m, v->in[0], true).text));
+    }
+    statement(m, arena_printf(a, "if (%s %s %s%s) {", name, v->op == OP_ARGMAX ? ">" : "<", best,
+                              dtype_is_real(t) ? arena_printf(a, " || (isnan(%s) && !isnan(%s))",
+                                                              name, best) : ""));
+    statement(m, arena_printf(a, "    %s = %s;", best, name));
+    statement(m, arena_printf(a, "    %s = %s%s;", to, m->wide[m->n_outer] ? "(int32_t)" : "",
+                              m->index[m->n_outer]));
+    statement(m, "}");
+}
+
+static const char *clauses(MapWriter *m, const RowWork *r)
+{
+    static const struct { Op op; const char *sign; } kinds[] = {
+        { OP_SUM, "+" }, { OP_AMAX, "max" }, { OP_AMIN, "min" },
+    };
+    Text t = text_new(m->e->cx->scratch);
+    for (int k = 0; k < 3; k++) {
+        Text list = text_new(m->e->cx->scratch);
+        for (int i = 0; i < r->n_reduce; i++)
+            if (value_at(m, r->reduce[i])->op == kinds[k].op)
+                text_add(&list, "%s%s", list.len ? ", " : "", m->temp[r->reduce[i]]);
+        for (int i = 0; kinds[k].op == OP_SUM && i < r->n_effect; i++)
+            if (m->total[r->effect[i]])
+                text_add(&list, "%s%s", list.len ? ", " : "", m->total[r->effect[i]]);
+        if (list.len)
+            text_add(&t, "%sreduction(%s:%s)", t.len ? " " : "", kinds[k].sign, list.at);
+    }
+    return t.at;
+}
+
+/* Loads from what the phase also stores to are read first. */
+static void declare_forced(MapWriter *m, const RowWork *r)
+{
+    if (r->n_effect < 2)
+        return;
+    for (int i = 0; i < m->k->values.len; i++) {
+        const Value *v = value_at(m, i);
+        if (v->kind != VAL_LOAD || m->level[i] != LEVEL_ELEM || m->uses[i] == 0 || m->temp[i])
+            continue;
+        const KernelArg *arg = &m->k->args.at[v->access.arg];
+        if (arg->written || !arg->exclusive)
+            declare(m, i, compute(m, i));
+    }
+}
+
+static bool is_one_statement(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += *text == ';';
+    return n == 1;
+}
+
+void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
+{
+    Arena        *a = m->e->cx->scratch;
+    const RowWork r = work_of(m, phase);
+    const char   *best[16] = { NULL };
+    if (!m->has_row || r.n_reduce + r.n_effect == 0)
+        return;
+    declare_reductions(m, &r, best);
+
+    Text   body = text_new(a), *out = m->out;
+    Names *outer = m->w->names;
+    m->out = &body;
+    m->w->names = names_new(m->e, outer);
+    m->indent += INDENT;
+    memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
+    for (int i = 0; i < r.n_reduce; i++)
+        count_uses(m, value_at(m, r.reduce[i])->in[0]);
+    for (int i = 0; i < r.n_effect; i++)
+        count_uses(m, m->k->effects.at[r.effect[i]].value);
+    declare_forced(m, &r);
+    for (int i = 0; i < r.n_reduce; i++)
+        reduce_statement(m, r.reduce[i], best[i]);
+    for (int i = 0; i < r.n_effect; i++)
+        write_effect(m, r.effect[i]);
+    m->indent -= INDENT;
+    m->w->names = outer;
+    m->out = out;
+    for (int i = 0; i < m->k->values.len; i++)
+        if (m->level[i] == LEVEL_ELEM)
+            m->temp[i] = NULL;
+
+    const bool  parallel = !m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1;
+    const bool  brace = !is_one_statement(body.at);
+    const char *i = m->index[m->n_outer];
+    if (parallel)
+        statement(m, arena_printf(a, "RT_PARALLEL_SIMD(%s)", to));
+    else if (!r.places)
+        statement(m, arena_printf(a, "RT_SIMD(%s)", clauses(m, &r)));
+    statement(m, arena_printf(a, "for (%s %s = %s; %s < %s; %s++)%s", map_index_type(m, m->n_outer),
+                              i, from, i, to, i, brace ? " {" : ""));
+    text_put(m->out, body.at);
+    if (brace)
+        statement(m, "}");
+}

@@ -1,0 +1,117 @@
+/* c_kernel.c -- section 4: one C function per kernel.
+ *
+ * In: a kernel. Out: its comment (formula, source line, what was fused) and its function. The body
+ * is written first, by c_map.c or c_call.c; it notes in a KernelHead which sizes and step values it
+ * uses, and the head of the function, as well as every call of it, lists exactly those.
+ */
+#include "emit/parts.h"
+
+#include <string.h>
+
+const char *c_type(const Emitter *e, DType t)
+{
+    static const char *const name[DT_COUNT] = { "bool", "int32_t", "float", "double" };
+    (void)e;
+    return name[t];
+}
+
+const char *c_flag(KernelWriter *w, AddKind add)
+{
+    static const char *const name[N_FLAGS] = { "add", "later", "add_later" };
+    const Flag flag = add == ADD_FLAG ? FLAG_ADD : add == ADD_LATER ? FLAG_LATER : FLAG_ADD_LATER;
+    if (add == ADD_NEVER || add == ADD_ALWAYS)
+        return NULL;
+    w->head->flag[flag] = true;
+    return name[flag];
+}
+
+/* Outputs first, then inputs, each in the kernel's order. */
+static void order_arguments(KernelWriter *w)
+{
+    Kernel     *k = w->k;
+    KernelHead *h = w->head;
+    h->order = NEW_ARRAY(w->e->cx->scratch, int, k->args.len + 1);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < k->args.len; i++)
+            if (k->args.at[i].written == (pass == 0))
+                h->order[h->n_args++] = i;
+}
+
+static void write_comment(Emitter *e, const Kernel *k)
+{
+    const char *where = k->span.file ? source_where(e->cx, k->span) : "";
+    const char *what = k->what ? emit_comment(e, k->what, 60) : "";
+    const char *formula = emit_comment(e, k->formula ? k->formula : k->name, COLUMNS - 6);
+    Text        t = text_new(e->cx->scratch);
+    text_add(&t, "/* %s", formula);
+    text_pad(&t, 48);
+    const bool one_line = strlen(formula) + 3 < 48 || t.len + strlen(where) + strlen(what) + 8 < COLUMNS;
+    text_put(&t, one_line ? "" : "\n *");
+    text_add(&t, "%s%s", one_line ? " " : " ", where);
+    if (what[0] != '\0') {
+        if (one_line)
+            text_pad(&t, 68);
+        text_add(&t, "%s%s", one_line ? " " : "   ", what);
+    }
+    while (t.len > 0 && t.at[t.len - 1] == ' ')
+        t.at[--t.len] = '\0';
+    text_add(e->out, "%s */\n", t.at);
+}
+
+static void write_head(KernelWriter *w, const char *name)
+{
+    Emitter    *e = w->e;
+    KernelHead *h = w->head;
+    VEC(const char *) arg = { 0 };
+    Arena      *a = e->cx->scratch;
+    for (int i = 0; i < h->n_args; i++) {
+        const KernelArg *k = &w->k->args.at[h->order[i]];
+        vec_push(a, &arg, arena_printf(a, "%s%s *%s%s", k->written ? "" : "const ",
+                                       c_type(e, k->dtype), k->exclusive ? "restrict " : "",
+                                       w->arg[h->order[i]]));
+    }
+    for (int i = 0; i < e->p->means.len; i++)
+        if (h->seed[i])
+            vec_push(a, &arg, arena_printf(a, "%s seed_%s", e->real, e->slot[i]));
+    for (int i = 0; i < DEPTH_MAX; i++)
+        if (h->iter[i])
+            vec_push(a, &arg, arena_printf(a, "int %s", w->iter[i]));
+    if (h->key)
+        vec_push(a, &arg, "RtKey key");
+    if (h->sample)
+        vec_push(a, &arg, "int64_t sample");
+    for (int i = 0; i < N_FLAGS; i++)
+        if (h->flag[i])
+            vec_push(a, &arg, i == FLAG_ADD ? "bool add" : i == FLAG_LATER ? "bool later"
+                                                                          : "bool add_later");
+    for (int i = 0; i < dims_count(e->p->dims); i++)
+        if (h->dim[i])
+            vec_push(a, &arg, arena_printf(a, "ptrdiff_t %s", e->symbol[i]));
+    emit_call(e->out, 0, arena_printf(a, "static void %s(", name), arg.at, arg.len, ")\n");
+}
+
+void c_kernel(Emitter *e, Kernel *k)
+{
+    Arena       *a = e->cx->scratch;
+    KernelWriter w = { .e = e, .k = k, .dims = dim_scope(e, ""), .body = text_new(a) };
+    const char  *name = intern_printf(e->cx, "k%d_%s", k->number, emit_identifier(e, k->name));
+    w.names = names_new(e, e->file);
+    w.head = NEW(a, KernelHead);
+    w.head->seed = NEW_ARRAY(a, bool, e->p->means.len + 1);
+    w.head->dim = w.dims.used;
+    w.arg = NEW_ARRAY(a, const char *, k->args.len + 1);
+    for (int i = 0; i < k->args.len; i++)
+        w.arg[i] = names_take(e, w.names, k->args.at[i].name);
+    for (int i = 0; i < DEPTH_MAX; i++)
+        w.iter[i] = i == 0 ? "iter" : arena_printf(a, "iter_%d", i + 1);
+    order_arguments(&w);
+    if (k->kind == KERNEL_MAP)
+        c_map(&w);
+    else
+        c_call(&w);
+    write_comment(e, k);
+    write_head(&w, name);
+    text_add(e->out, "{\n%s}\n\n", w.body.at);
+    map_set(e->kernel_name, k, (void *)(uintptr_t)name);
+    map_set(e->call_dims, k, w.head);
+}

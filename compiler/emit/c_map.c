@@ -1,0 +1,393 @@
+/* c_map.c -- a MAP kernel as loops: outer axes, and the row with its phases.
+ *
+ * In: values, phases and effects. Out: the body of a function, in one of four forms:
+ *   rows       parallel over the outer axes; per row the phases, each a simd loop over the row
+ *   flat       one parallel simd loop
+ *   columns    sums over the outer axes alone: parallel over blocks of columns, rows in order
+ *   chunks     sums over the outer axes or over everything, beside other work: RT_CHUNKS fixed
+ *              ranges of rows, one partial result each, added up in order
+ * so that no result depends on the number of threads.
+ */
+#include "emit/map.h"
+#include "op/op.h"
+
+#include <string.h>
+
+/* ---- which form ------------------------------------------------------------------------------ */
+
+static bool has_effect(const Kernel *k, EffectKind kind)
+{
+    for (int i = 0; i < k->effects.len; i++)
+        if (k->effects.at[i].kind == kind)
+            return true;
+    return false;
+}
+
+static bool has_reduce(const Kernel *k)
+{
+    for (int i = 0; i < k->values.len; i++)
+        if (k->values.at[i].kind == VAL_REDUCE)
+            return true;
+    return false;
+}
+
+bool c_map_needs_partials(const Kernel *k)
+{
+    const bool other = has_effect(k, EFFECT_STORE) || has_effect(k, EFFECT_TOTAL) || has_reduce(k);
+    return k->kind == KERNEL_MAP && has_effect(k, EFFECT_COLUMN) && k->n_axes > 1 && other;
+}
+
+/* ---- index variables ------------------------------------------------------------------------- */
+
+/* Could an index into this access leave the range of int, if all its parts are int? */
+static bool access_is_wide(MapWriter *m, const Access *a)
+{
+    const Dim *top = a->offset ? a->offset : dim_const(m->e->p->dims, 0);
+    for (int i = 0; i < m->n_axes; i++)
+        if (a->stride[i])
+            top = dim_add(m->e->p->dims, top, dim_mul(m->e->p->dims, a->stride[i], m->k->axis[i]));
+    int64_t v;
+    return dim_value(top, &v) && v > INT32_MAX;
+}
+
+static void widen(MapWriter *m, const Access *a)
+{
+    if (a->arg >= 0 && access_is_wide(m, a))
+        for (int i = 0; i < m->n_axes; i++)
+            m->wide[i] = m->wide[i] || a->stride[i] != NULL;
+}
+
+static void name_indices(MapWriter *m)
+{
+    for (int i = 0; i < m->n_axes; i++) {
+        m->wide[i] = !dim_fits_int(m->e, m->k->axis[i]);
+        m->index[i] = names_take_exact(m->e, m->w->names, m->k->axis_name[i]
+                      ? emit_identifier(m->e, arena_printf(m->e->cx->scratch, "i%s",
+                                                           m->k->axis_name[i])) : "i");
+    }
+    for (int i = 0; i < m->k->values.len; i++)
+        if (m->k->values.at[i].kind == VAL_LOAD)
+            widen(m, &m->k->values.at[i].access);
+    for (int i = 0; i < m->k->effects.len; i++)
+        widen(m, &m->k->effects.at[i].access);
+}
+
+/* ---- loops ----------------------------------------------------------------------------------- */
+
+static void line(MapWriter *m, const char *s)
+{
+    emit_statement(m->out, m->indent, s);
+}
+
+static void open_loop(MapWriter *m, int axis, const char *from, const char *to, bool brace)
+{
+    const char *i = m->index[axis];
+    line(m, arena_printf(m->e->cx->scratch, "for (%s %s = %s; %s < %s; %s++)%s",
+                         map_index_type(m, axis), i, from, i, to, i, brace ? " {" : ""));
+    m->indent += INDENT;
+}
+
+static void close_loop(MapWriter *m, bool brace)
+{
+    m->indent -= INDENT;
+    if (brace)
+        line(m, "}");
+}
+
+const Dim *map_space(MapWriter *m, int axes)
+{
+    const Dim *n = dim_one(m->e);
+    for (int i = 0; i < axes; i++)
+        n = dim_mul(m->e->p->dims, n, m->k->axis[i]);
+    return n;
+}
+
+static const char *size_text(MapWriter *m, const Dim *d) { return dim_c(&m->w->dims, d); }
+
+static void parallel(MapWriter *m, int axes)
+{
+    line(m, arena_printf(m->e->cx->scratch, "RT_PARALLEL_FOR(%d, %s)", axes,
+                         size_text(m, map_space(m, m->n_axes))));
+}
+
+/* ---- sums over everything -------------------------------------------------------------------- */
+
+static bool is_total(const Effect *f) { return f->kind == EFFECT_TOTAL; }
+
+/* "loss" -> names of its running total and of the array of its partial results. */
+static void declare_totals(MapWriter *m, bool chunked)
+{
+    for (int i = 0; i < m->k->effects.len; i++) {
+        const Effect *f = &m->k->effects.at[i];
+        if (!is_total(f))
+            continue;
+        const char *arg = m->w->arg[f->access.arg];
+        m->total[i] = names_take(m->e, m->w->names, arena_printf(m->e->cx->scratch, "total_%s", arg));
+        if (!chunked) {
+            line(m, arena_printf(m->e->cx->scratch, "double %s = 0;", m->total[i]));
+            continue;
+        }
+        m->partial[i] = names_take(m->e, m->w->names,
+                                   arena_printf(m->e->cx->scratch, "part_%s", arg));
+        line(m, arena_printf(m->e->cx->scratch, "double %s[RT_CHUNKS];", m->partial[i]));
+    }
+}
+
+static void store_totals(MapWriter *m, bool chunked)
+{
+    Arena *a = m->e->cx->scratch;
+    for (int i = 0; i < m->k->effects.len; i++) {
+        const Effect *f = &m->k->effects.at[i];
+        if (!is_total(f))
+            continue;
+        if (chunked) {
+            line(m, arena_printf(a, "double %s = 0;", m->total[i]));
+            line(m, "for (int chunk = 0; chunk < RT_CHUNKS; chunk++)");
+            m->indent += INDENT;
+            line(m, arena_printf(a, "%s += %s[chunk];", m->total[i], m->partial[i]));
+            m->indent -= INDENT;
+        }
+        map_write(m, f, (Code){ m->total[i], PREC_PRIMARY, false, NULL }, DT_F64);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* All phases of one row. */
+static void write_row(MapWriter *m, const char *from, const char *to)
+{
+    for (int phase = 0; phase < m->k->n_phases; phase++) {
+        map_row_values(m, phase);
+        map_row_loop(m, phase, from, to);
+        map_row_effects(m, phase);
+    }
+}
+
+static void write_rows(MapWriter *m)
+{
+    const char *row = m->has_row ? size_text(m, m->k->axis[m->n_outer]) : "";
+    if (m->n_outer > 0) {
+        parallel(m, m->n_outer);
+        for (int i = 0; i < m->n_outer; i++)
+            open_loop(m, i, "0", size_text(m, m->k->axis[i]), i == m->n_outer - 1);
+    }
+    m->inside = m->n_outer > 0;
+    write_row(m, "0", row);
+    for (int i = m->n_outer - 1; i >= 0; i--)
+        close_loop(m, i == m->n_outer - 1);
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+static void write_columns(MapWriter *m)
+{
+    Arena      *a = m->e->cx->scratch;
+    const int   row = m->n_outer;
+    const char *type = map_index_type(m, row), *size = size_text(m, m->k->axis[row]);
+    parallel(m, 1);
+    line(m, arena_printf(a, "for (%s block = 0; block < %s; block += RT_COLUMNS) {", type, size));
+    m->indent += INDENT;
+    line(m, arena_printf(a, "const %s end = rt_min(block + RT_COLUMNS, %s);", type, size));
+    for (int i = 0; i < m->k->effects.len; i++) {
+        m->column[i] = names_take(m->e, m->w->names, m->k->effects.len == 1 ? "sum"
+                       : arena_printf(a, "sum_%s", m->w->arg[m->k->effects.at[i].access.arg]));
+        line(m, arena_printf(a, "%s %s[RT_COLUMNS] = { 0 };",
+                             c_type(m->e, m->k->values.at[m->k->effects.at[i].value].dtype),
+                             m->column[i]));
+    }
+    m->column_index = arena_printf(a, "%s - block", m->index[row]);
+    for (int i = 0; i < m->n_outer; i++)
+        open_loop(m, i, "0", size_text(m, m->k->axis[i]), i == m->n_outer - 1);
+    m->inside = true;
+    write_row(m, "block", "end");
+    for (int i = m->n_outer - 1; i >= 0; i--)
+        close_loop(m, i == m->n_outer - 1);
+    line(m, "RT_SIMD()");
+    open_loop(m, row, "block", "end", m->k->effects.len > 1);
+    for (int i = 0; i < m->k->effects.len; i++) {
+        const Effect *f = &m->k->effects.at[i];
+        const Code    sum = { arena_printf(a, "%s[%s]", m->column[i], m->column_index),
+                              PREC_PRIMARY, false, NULL };
+        map_write(m, f, sum, m->k->values.at[f->value].dtype);
+    }
+    close_loop(m, m->k->effects.len > 1);
+    m->indent -= INDENT;
+    line(m, "}");
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+/* The partial rows of column sum number n of this kernel lie in its last argument. */
+static const char *partial_row(MapWriter *m, int n, const char *chunk)
+{
+    Arena      *a = m->e->cx->scratch;
+    const char *work = m->w->arg[m->k->args.len - 1];
+    const char *size = dim_c_factor(&m->w->dims, m->k->axis[m->n_outer]);
+    return n == 0 ? arena_printf(a, "%s + (ptrdiff_t)%s*%s", work, chunk, size)
+                  : arena_printf(a, "%s + (ptrdiff_t)(%d*RT_CHUNKS + %s)*%s", work, n, chunk, size);
+}
+
+static void open_partial_columns(MapWriter *m)
+{
+    Arena *a = m->e->cx->scratch;
+    int    n = 0;
+    for (int i = 0; i < m->k->effects.len; i++) {
+        const Effect *f = &m->k->effects.at[i];
+        if (f->kind != EFFECT_COLUMN)
+            continue;
+        const char *type = c_type(m->e, m->k->values.at[f->value].dtype);
+        m->column[i] = names_take(m->e, m->w->names,
+                                  arena_printf(a, "part_%s", m->w->arg[f->access.arg]));
+        m->column_index = m->index[m->n_outer];
+        line(m, arena_printf(a, "%s *restrict %s = %s;", type, m->column[i],
+                             partial_row(m, n++, "chunk")));
+        line(m, "RT_SIMD()");
+        open_loop(m, m->n_outer, "0", size_text(m, m->k->axis[m->n_outer]), false);
+        line(m, arena_printf(a, "%s[%s] = 0;", m->column[i], m->index[m->n_outer]));
+        close_loop(m, false);
+    }
+}
+
+static void store_partial_columns(MapWriter *m)
+{
+    Arena *a = m->e->cx->scratch;
+    int    n = 0;
+    for (int i = 0; i < m->k->effects.len; i++) {
+        Effect f = m->k->effects.at[i];
+        if (f.kind != EFFECT_COLUMN)
+            continue;
+        const DType type = m->k->values.at[f.value].dtype;
+        for (int later = 0; later < 2; later++) {
+            if (later) {
+                line(m, "for (int chunk = 1; chunk < RT_CHUNKS; chunk++) {");
+                m->indent += INDENT;
+                f.add = ADD_ALWAYS;
+            }
+            const char *part = later ? "part" : m->column[i];
+            line(m, arena_printf(a, "const %s *restrict %s = %s;", c_type(m->e, type), part,
+                                 partial_row(m, n, later ? "chunk" : "0")));
+            line(m, "RT_SIMD()");
+            open_loop(m, m->n_outer, "0", size_text(m, m->k->axis[m->n_outer]), false);
+            map_write(m, &f, (Code){ arena_printf(a, "%s[%s]", part, m->index[m->n_outer]),
+                                     PREC_PRIMARY, false, NULL }, type);
+            close_loop(m, false);
+        }
+        n++;
+        m->indent -= INDENT;
+        line(m, "}");
+    }
+}
+
+/* Index variables of the outer axes from the number of the row. */
+static void split_row(MapWriter *m)
+{
+    Arena      *a = m->e->cx->scratch;
+    const char *rest = "row";
+    for (int i = 0; i < m->n_outer; i++) {
+        const Dim *inner = dim_one(m->e);
+        for (int j = i + 1; j < m->n_outer; j++)
+            inner = dim_mul(m->e->p->dims, inner, m->k->axis[j]);
+        const bool  last = i == m->n_outer - 1, first = i == 0;
+        const char *size = dim_c_factor(&m->w->dims, m->k->axis[i]);
+        Text        t = text_new(a);
+        text_put(&t, rest);
+        if (!last)
+            text_add(&t, " / %s", inner == dim_one(m->e) ? "1" : arena_printf(a, "(%s)",
+                     size_text(m, inner)));
+        if (!first)
+            text_add(&t, " %% %s", size);
+        line(m, arena_printf(a, m->wide[i] ? "const %s %s = %s%s;" : "const %s %s = (int)(%s%s);",
+                             map_index_type(m, i), m->index[i], t.at, ""));
+    }
+}
+
+static void write_chunks(MapWriter *m)
+{
+    Arena     *a = m->e->cx->scratch;
+    const bool flat = m->n_outer == 0;
+    const Dim *rows = flat ? m->k->axis[0] : map_space(m, m->n_outer);
+    declare_totals(m, true);
+    parallel(m, 1);
+    line(m, "for (int chunk = 0; chunk < RT_CHUNKS; chunk++) {");
+    m->indent += INDENT;
+    line(m, arena_printf(a, "const ptrdiff_t from = rt_chunk(%s, chunk), to = rt_chunk(%s, chunk + 1);",
+                         size_text(m, rows), size_text(m, rows)));
+    for (int i = 0; i < m->k->effects.len; i++)
+        if (is_total(&m->k->effects.at[i]))
+            line(m, arena_printf(a, "double %s = 0;", m->total[i]));
+    open_partial_columns(m);
+    if (flat) {
+        m->wide[0] = true;
+        m->inside = true;
+        write_row(m, "from", "to");
+    } else {
+        if (m->n_outer == 1) {
+            m->wide[0] = true;
+            open_loop(m, 0, "from", "to", true);
+        } else {
+            line(m, "for (ptrdiff_t row = from; row < to; row++) {");
+            m->indent += INDENT;
+            split_row(m);
+        }
+        m->inside = true;
+        write_row(m, "0", size_text(m, m->k->axis[m->n_outer]));
+        m->indent -= INDENT;
+        line(m, "}");
+    }
+    for (int i = 0; i < m->k->effects.len; i++)
+        if (is_total(&m->k->effects.at[i]))
+            line(m, arena_printf(a, "%s[chunk] = %s;", m->partial[i], m->total[i]));
+    m->indent -= INDENT;
+    line(m, "}");
+    store_totals(m, true);
+    store_partial_columns(m);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+/* A kernel without a row makes its last axis the row, so that it is a simd loop. */
+static void settle_axes(MapWriter *m)
+{
+    Kernel *k = m->k;
+    m->n_axes = k->n_axes;
+    m->has_row = k->n_axes > 0;
+    m->n_outer = m->has_row ? k->n_axes - 1 : 0;
+    m->level = NEW_ARRAY(m->e->cx->scratch, Level, k->values.len + 1);
+    for (int i = 0; i < k->values.len; i++) {
+        m->level[i] = k->values.at[i].level;
+        if (m->level[i] != LEVEL_ONCE && !k->has_row)
+            m->level[i] = m->has_row ? LEVEL_ELEM : LEVEL_ROW;
+    }
+}
+
+void c_map(KernelWriter *w)
+{
+    Arena    *a = w->e->cx->scratch;
+    Kernel   *k = w->k;
+    MapWriter m = { .w = w, .e = w->e, .k = k, .out = &w->body, .indent = INDENT };
+    const int n = k->values.len + 1, n_effects = k->effects.len + 1;
+    settle_axes(&m);
+    m.temp = NEW_ARRAY(a, const char *, n);
+    m.uses = NEW_ARRAY(a, int, n);
+    m.hoist = NEW_ARRAY(a, bool, n);
+    m.force = NEW_ARRAY(a, bool, n);
+    m.total = NEW_ARRAY(a, const char *, n_effects);
+    m.partial = NEW_ARRAY(a, const char *, n_effects);
+    m.column = NEW_ARRAY(a, const char *, n_effects);
+    name_indices(&m);
+    map_prepare(&m);
+    map_once_values(&m);
+    const bool totals = has_effect(k, EFFECT_TOTAL), columns = has_effect(k, EFFECT_COLUMN);
+    const bool one_row = m.n_outer == 0;
+    if (c_map_needs_partials(k) || (totals && m.has_row && !(one_row && has_reduce(k)))) {
+        write_chunks(&m);
+    } else if (columns && !one_row) {
+        write_columns(&m);
+    } else {
+        if (m.has_row)
+            declare_totals(&m, false);
+        write_rows(&m);
+        if (m.has_row)
+            store_totals(&m, false);
+    }
+}

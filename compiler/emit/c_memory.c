@@ -1,0 +1,261 @@
+/* c_memory.c -- section 3: the memory map of each routine, its plan struct and plan function.
+ *
+ * In: buffers as plan.c placed them. Out: a table in a comment (offsets and bytes at the training
+ * dims), a struct with one offset per buffer, and a function with the formulas that hold for all
+ * dims: a buffer lies above everything in `below`.
+ */
+#include "emit/parts.h"
+
+#include <string.h>
+
+static bool is_train(const Routine *r) { return strcmp(r->name, "train") == 0; }
+
+const char *routine_plan_type(Emitter *e, const Routine *r)
+{
+    if (is_train(r))
+        return "Plan";
+    char *type = arena_printf(e->cx->scratch, "%sPlan", r->name);
+    type[0] = (char)(type[0] - 'a' + 'A');
+    return type;
+}
+
+const char *routine_plan_function(Emitter *e, const Routine *r)
+{
+    return arena_printf(e->cx->scratch, is_train(r) ? "%s_plan" : "%s_%s_plan", e->model, r->name);
+}
+
+static bool is_placed(const Buffer *b) { return b->kind == BUF_ARENA && b->first >= 0; }
+
+bool routine_has_arena(const Routine *r)
+{
+    for (int i = 0; i < r->buffers.len; i++)
+        if (is_placed(r->buffers.at[i]))
+            return true;
+    return false;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* Step numbers by position; a loop's own positions get the number of its first and last step. */
+typedef struct { int *first, *last, n; } Numbers;
+
+static void number_positions(Numbers *x, const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL)
+            number_positions(x, &s->body);
+        else if (s->position < x->n)
+            x->first[s->position] = x->last[s->position] = s->number;
+    }
+}
+
+static Numbers numbers_of(Emitter *e, const Routine *r)
+{
+    int top = 0;
+    for (int i = 0; i < r->buffers.len; i++)
+        top = r->buffers.at[i]->last > top ? r->buffers.at[i]->last : top;
+    Numbers x = { NEW_ARRAY(e->cx->scratch, int, top + 3), NEW_ARRAY(e->cx->scratch, int, top + 3),
+                  top + 2 };
+    number_positions(&x, &r->steps);
+    for (int i = 1; i < x.n; i++)
+        if (x.last[i] == 0)
+            x.last[i] = x.last[i - 1];
+    for (int i = x.n - 2; i >= 0; i--)
+        if (x.first[i] == 0)
+            x.first[i] = x.first[i + 1];
+    return x;
+}
+
+/* What lay in the same bytes before: the buffer it is written over, or the ones it follows. */
+static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
+{
+    Text t = text_new(e->cx->scratch);
+    int  n = 0;
+    if (b->over)
+        return arena_printf(e->cx->scratch, "in place of %s", b->over->name);
+    for (int i = 0; i < r->buffers.len; i++) {
+        const Buffer *o = r->buffers.at[i];
+        if (o == b || !is_placed(o) || o->last >= b->first || o->offset >= b->offset + b->bytes ||
+            b->offset >= o->offset + o->bytes)
+            continue;
+        if (n++ < 2)
+            text_add(&t, "%s%s", n > 1 ? ", " : "over ", o->name);
+    }
+    if (n > 2)
+        text_put(&t, ", ...");
+    return t.at;
+}
+
+static void write_table(Emitter *e, const Routine *r)
+{
+    const Numbers x = numbers_of(e, r);
+    const char   *dims = c_training_dims(e);
+    size_t        name = 6, shape = 5;
+    for (int i = 0; i < r->buffers.len; i++) {
+        const Buffer *b = r->buffers.at[i];
+        const size_t  a = strlen(b->name), s = strlen(emit_shape(e, b->type));
+        name = is_placed(b) && a > name ? a : name;
+        shape = is_placed(b) && s > shape ? s : shape;
+    }
+    shape = shape > 28 ? 28 : shape;
+    text_add(e->out, "/* The arena of %s: %s%s%s. Offsets and bytes are those at these sizes.\n *\n",
+             is_train(r) ? "a training step" : strcmp(r->name, "eval") == 0 ? "an evaluation" :
+             strcmp(r->name, "output") == 0 ? "the outputs" : "the counts",
+             emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims);
+    text_add(e->out, " *   %-*s  %-*s  %-4s %11s %11s  written  last read\n", (int)name, "buffer",
+             (int)shape, "shape", "type", "offset", "bytes");
+    for (int i = 0; i < r->buffers.len; i++) {
+        const Buffer *b = r->buffers.at[i];
+        if (!is_placed(b))
+            continue;
+        Text t = text_new(e->cx->scratch);
+        text_add(&t, " *   %-*s  %-*s  %-4s %11lld %11lld  %7d  %9d  %s", (int)name, b->name,
+                 (int)shape, emit_comment(e, emit_shape(e, b->type), shape), dtype_name(b->dtype),
+                 (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last],
+                 shares_with(e, r, b));
+        while (t.at[t.len - 1] == ' ')
+            t.at[--t.len] = '\0';
+        text_add(e->out, "%s\n", t.at);
+    }
+    text_put(e->out, " */\n");
+}
+
+/* ---- struct and function --------------------------------------------------------------------- */
+
+static const char *size_of(Emitter *e, DimScope *s, const Buffer *b)
+{
+    return arena_printf(e->cx->scratch, "RT_SIZE(%s, %s)", c_type(e, b->dtype),
+                        dim_c(s, type_elems(e->p->dims, b->type)));
+}
+
+static const char *field(Emitter *e, const Buffer *b) { return map_get(e->field, b); }
+
+static void name_fields(Emitter *e, const Routine *r)
+{
+    Names *scope = names_new(e, NULL);
+    names_take_exact(e, scope, "bytes");
+    for (int i = 0; i < r->buffers.len; i++)
+        if (is_placed(r->buffers.at[i]))
+            map_set(e->field, r->buffers.at[i],
+                    (void *)(uintptr_t)names_take(e, scope, r->buffers.at[i]->name));
+}
+
+static void write_struct(Emitter *e, const Routine *r)
+{
+    Text fields = text_new(e->cx->scratch);
+    text_put(&fields, "typedef struct { size_t");
+    for (int i = 0; i < r->buffers.len; i++)
+        if (is_placed(r->buffers.at[i]))
+            text_add(&fields, " %s,", field(e, r->buffers.at[i]));
+    text_add(&fields, " bytes; } %s;", routine_plan_type(e, r));
+    emit_statement(e->out, 0, fields.at);
+    text_put(e->out, "\n");
+}
+
+static Buffer *root_of(Buffer *b)
+{
+    while (b->over)
+        b = b->over;
+    return b;
+}
+
+/* Buffers in an order in which each comes after those below it. */
+static void place_in_order(Emitter *e, Buffer *b, bool *done, Buffer **order, int *n)
+{
+    if (done[b->id])
+        return;
+    done[b->id] = true;
+    if (b->over)
+        place_in_order(e, b->over, done, order, n);
+    for (int i = 0; i < b->below.len; i++)
+        place_in_order(e, root_of(b->below.at[i]), done, order, n);
+    order[(*n)++] = b;
+}
+
+static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
+{
+    const char *name = field(e, b);
+    if (b->over) {
+        text_add(e->out, "    at.%-*s = at.%s;\n", (int)width, name, field(e, b->over));
+        return;
+    }
+    if (b->below.len == 0)
+        text_add(e->out, "    at.%-*s = 0;\n", (int)width, name);
+    for (int i = 0; i < b->below.len; i++) {
+        const Buffer *y = root_of(b->below.at[i]);
+        const char   *end = arena_printf(e->cx->scratch, "at.%s + %s", field(e, y), size_of(e, s, y));
+        if (i > 0)
+            end = arena_printf(e->cx->scratch, "rt_above(at.%s, %s)", name, end);
+        emit_statement(e->out, INDENT, arena_printf(e->cx->scratch, "at.%-*s = %s;", (int)width,
+                                                    name, end));
+    }
+}
+
+/* The arena ends where its highest buffers do: those that lie below no other. */
+static void write_end(Emitter *e, DimScope *s, const Routine *r, size_t width)
+{
+    bool *covered = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1);
+    bool  first = true;
+    for (int i = 0; i < r->buffers.len; i++)
+        for (int k = 0; is_placed(r->buffers.at[i]) && k < r->buffers.at[i]->below.len; k++)
+            covered[root_of(r->buffers.at[i]->below.at[k])->id] = true;
+    for (int i = 0; i < r->buffers.len; i++) {
+        const Buffer *b = r->buffers.at[i];
+        if (!is_placed(b) || b->over || covered[b->id])
+            continue;
+        const char *end = arena_printf(e->cx->scratch, "at.%s + %s", field(e, b), size_of(e, s, b));
+        if (!first)
+            end = arena_printf(e->cx->scratch, "rt_above(at.bytes, %s)", end);
+        emit_statement(e->out, INDENT, arena_printf(e->cx->scratch, "at.%-*s = %s;", (int)width,
+                                                    "bytes", end));
+        first = false;
+    }
+}
+
+static void write_plan(Emitter *e, const Routine *r)
+{
+    DimScope  s = dim_scope(e, "n.");
+    Text     *out = e->out, body = text_new(e->cx->scratch);
+    bool     *done = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1), any = false;
+    Buffer  **order = NEW_ARRAY(e->cx->scratch, Buffer *, r->buffers.len + 1);
+    size_t    width = 5;
+    int       n = 0;
+    for (int i = 0; i < r->buffers.len; i++)
+        if (is_placed(r->buffers.at[i])) {
+            const size_t len = strlen(field(e, r->buffers.at[i]));
+            place_in_order(e, r->buffers.at[i], done, order, &n);
+            width = len > width ? len : width;
+        }
+    width = width > 24 ? 24 : width;
+    e->out = &body;
+    for (int i = 0; i < n; i++)
+        write_offset(e, &s, order[i], width);
+    write_end(e, &s, r, width);
+    e->out = out;
+    for (int i = 0; i < dims_count(e->p->dims); i++)
+        any = any || s.used[i];
+    text_add(out, "static %s %s(Dims n)\n{\n    %s at;\n%s%s    return at;\n}\n",
+             routine_plan_type(e, r), routine_plan_function(e, r), routine_plan_type(e, r),
+             any ? "" : "    RT_UNUSED(n);\n", body.at);
+}
+
+void c_memory(Emitter *e)
+{
+    const Routine *const routine[] = { e->kp->train, e->kp->eval, e->kp->output, e->kp->count };
+    bool any = false;
+    emit_banner(e, 3, "memory map");
+    for (int i = 0; i < 4; i++) {
+        if (routine[i] == NULL || !routine_has_arena(routine[i]))
+            continue;
+        text_put(e->out, any ? "\n" : "");
+        any = true;
+        name_fields(e, routine[i]);
+        write_table(e, routine[i]);
+        text_put(e->out, "\n");
+        write_struct(e, routine[i]);
+        write_plan(e, routine[i]);
+    }
+    if (!any)
+        text_put(e->out, "/* nothing: no step needs memory of its own */\n");
+}

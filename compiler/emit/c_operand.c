@@ -1,0 +1,200 @@
+/* c_operand.c -- the pointers that steps work on.
+ *
+ * In: operands: a buffer, an offset, a stride per enclosing loop. Out: one local pointer per arena
+ * buffer of a function, already moved to this iteration's slot where all its uses agree on that;
+ * and the text of each operand of a call. Parameters of a stack are reached through one pointer to
+ * this repetition.
+ */
+#include "emit/step.h"
+
+#include <string.h>
+
+bool loop_is_wide(const Function *f, int depth)
+{
+    return !dim_fits_int(f->e, f->loop[depth]->trip);
+}
+
+static bool same_stride(const Dim *a, const Dim *b)
+{
+    return a == NULL || b == NULL ? a == b : dim_same(a, b);
+}
+
+/* " + il*B*T*C" for every loop the operand moves with. */
+static void add_strides(Function *f, Text *t, const Operand *o)
+{
+    for (int d = 0; d < f->depth; d++) {
+        if (dim_is(o->loop_stride[d], 0))
+            continue;
+        const Dim *reach = dim_mul(f->e->p->dims, o->loop_stride[d], f->loop[d]->trip);
+        int64_t    v;
+        const bool far = !loop_is_wide(f, d) && dim_value(reach, &v) && v > INT32_MAX;
+        text_add(t, " + %s%s", far ? "(ptrdiff_t)" : "", f->var[d]);
+        if (!dim_is(o->loop_stride[d], 1))
+            text_add(t, "*%s", dim_c_factor(&f->dims, o->loop_stride[d]));
+    }
+}
+
+/* ---- arena ------------------------------------------------------------------------------------ */
+
+typedef VEC(const Operand *) Operands;
+
+static void collect(Function *f, const Steps *steps, bool backward, Operands *all)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL || (f->depth == 0 && s->backward != backward))
+            continue;
+        for (int a = 0; a < s->kernel->args.len; a++)
+            vec_push(f->e->cx->scratch, all, &s->operands[a]);
+    }
+}
+
+static bool agree(const Operands *all, const Operand *o, int depth)
+{
+    for (int i = 0; i < all->len; i++)
+        for (int d = 0; all->at[i]->buffer == o->buffer && d < depth; d++)
+            if (!same_stride(all->at[i]->loop_stride[d], o->loop_stride[d]))
+                return false;
+    return true;
+}
+
+static void declare_arena(Function *f, const Operands *all, const Operand *o)
+{
+    Emitter      *e = f->e;
+    const Buffer *b = o->buffer;
+    const char   *name = names_take(e, f->names, b->name), *type = c_type(e, b->dtype);
+    const char   *at = arena_printf(e->cx->scratch, "RT_AT(arena, at%s%s)", f->depth ? "->" : ".",
+                                    (const char *)map_get(e->field, b));
+    Text          moved = text_new(e->cx->scratch);
+    f->head->arena = true;
+    map_set(f->local, b, (void *)(uintptr_t)name);
+    if (agree(all, o, f->depth))
+        add_strides(f, &moved, o);
+    else
+        map_set(f->moving, b, (void *)(uintptr_t)b);
+    text_add(&f->pointers, moved.len ? "    %s *%s = (%s *)" : "    %s *%s = ", type, name, type);
+    text_add(&f->pointers, "%s%s;\t/* %s */\n", at, moved.at,
+             emit_comment(e, emit_shape(e, b->type), 40));
+}
+
+/* ---- parameters and gradients ------------------------------------------------------------------ */
+
+/* Does the operand move with the stacks of its parameter, one loop each, and with nothing else?
+   The loops are filled in, innermost stack first. */
+static int stack_loops(const Function *f, const Operand *o, int loop[DEPTH_MAX])
+{
+    const Program *p = f->e->p;
+    int            n = 0, d = f->depth;
+    for (int g = p->params.at[o->buffer->index].group; g >= 0; g = p->groups.at[g].parent) {
+        const Dim *stride = dim_sym(p->dims, p->groups.at[g].stride_sym);
+        while (--d >= 0 && dim_is(o->loop_stride[d], 0))
+            ;
+        if (d < 0 || n == DEPTH_MAX || !dim_same(o->loop_stride[d], stride))
+            return 0;
+        loop[n++] = d;
+    }
+    while (--d >= 0)
+        if (!dim_is(o->loop_stride[d], 0))
+            return 0;
+    return n;
+}
+
+/* "p_h": this repetition of stack h, declared on first use. */
+static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
+{
+    Emitter    *e = f->e;
+    const bool  grad = o->buffer->kind == BUF_GRAD;
+    const int   group = e->p->params.at[o->buffer->index].group;
+    const char *key = intern_printf(e->cx, "%s%s", grad ? "d_" : "", e->group[group]);
+    const char *name = map_get(f->base, key);
+    if (name)
+        return name;
+    Text start = text_new(e->cx->scratch);
+    int  k = 0;
+    for (int g = group; g >= 0; g = e->p->groups.at[g].parent, k++) {
+        const char *inner = arena_printf(e->cx->scratch, "%s", start.at);
+        Operand     one = { .buffer = o->buffer };
+        Text        outer = text_new(e->cx->scratch);
+        one.loop_stride[loop[k]] = o->loop_stride[loop[k]];
+        text_add(&outer, " + %s", e->group[g]);
+        add_strides(f, &outer, &one);
+        text_put(&outer, inner);
+        start = outer;
+    }
+    name = names_take_exact(e, f->names, arena_printf(e->cx->scratch, "%s_%s", grad ? "d_p" : "p",
+                                                      e->group[group] + 2));
+    map_set(f->base, key, (void *)(uintptr_t)name);
+    text_add(&f->pointers, "    %s%s *%s = %s%s;\t/* this repetition of %s */\n", grad ? "" : "const ",
+             e->real, name, grad ? "d_p" : "p", start.at, e->p->groups.at[group].name);
+    return name;
+}
+
+static const char *parameter_text(Function *f, const Operand *o)
+{
+    Emitter   *e = f->e;
+    const bool grad = o->buffer->kind == BUF_GRAD;
+    int        loop[DEPTH_MAX];
+    const int  n = stack_loops(f, o, loop);
+    Text       t = text_new(e->cx->scratch);
+    if (grad)
+        f->head->d_p = true;
+    else
+        f->head->p = true;
+    if (n > 0) {
+        text_add(&t, "%s + %s", stack_pointer(f, o, loop), e->param[o->buffer->index]);
+    } else {
+        text_add(&t, "%s + %s", grad ? "d_p" : "p", c_param_start(e, o->buffer->index));
+        add_strides(f, &t, o);
+    }
+    if (!dim_is(o->offset, 0))
+        text_add(&t, " + %s", dim_c_factor(&f->dims, o->offset));
+    return t.at;
+}
+
+/* ---- operands ---------------------------------------------------------------------------------- */
+
+void operands_declare(Function *f, const Steps *steps, bool backward)
+{
+    Operands all = { 0 };
+    collect(f, steps, backward, &all);
+    for (int i = 0; i < all.len; i++) {
+        const Operand *o = all.at[i];
+        if (o->buffer->kind == BUF_PARAM || o->buffer->kind == BUF_GRAD)
+            parameter_text(f, o);               /* for its declaration */
+        else if (o->buffer->kind == BUF_ARENA && map_get(f->local, o->buffer) == NULL)
+            declare_arena(f, &all, o);
+    }
+}
+
+const char *operand_text(Function *f, const Operand *o)
+{
+    Emitter      *e = f->e;
+    const Buffer *b = o->buffer;
+    Text          t = text_new(e->cx->scratch);
+    bool          moves = true;
+    switch (b->kind) {
+    case BUF_PARAM: case BUF_GRAD:
+        return parameter_text(f, o);
+    case BUF_SUM: case BUF_COUNT:
+        f->head->s = true;
+        return arena_printf(e->cx->scratch, "&s->%s[S_%s]", b->kind == BUF_SUM ? "sum" : "count",
+                            e->slot[b->index]);
+    case BUF_INPUT:
+        f->head->input[b->index] = true;
+        text_put(&t, e->input[b->index]);
+        break;
+    case BUF_OUTPUT:
+        f->head->output[b->index] = true;
+        text_put(&t, e->output[b->index]);
+        break;
+    case BUF_ARENA:
+        text_put(&t, (const char *)map_get(f->local, b));
+        moves = map_get(f->moving, b) != NULL;
+        break;
+    }
+    if (moves)
+        add_strides(f, &t, o);
+    if (!dim_is(o->offset, 0))
+        text_add(&t, " + %s", dim_c_factor(&f->dims, o->offset));
+    return t.at;
+}

@@ -1,0 +1,145 @@
+/* c_params.c -- section 2: offsets of the parameters in the flat buffer, and their table.
+ *
+ * In: parameters and groups. Out: an enum per stack with the offsets inside one repetition, one
+ * enum for the flat buffer, and a row per parameter. Offsets are chained, so that a line can be
+ * added or removed without touching the others.
+ */
+#include "emit/parts.h"
+
+#include <string.h>
+
+typedef struct { int param, group; } Member;    /* one of them is -1 */
+typedef VEC(Member) Members;
+
+/* The child of `parent` that holds group g; -1 if g is not inside it. */
+static int child_of(const Program *p, int parent, int g)
+{
+    while (g >= 0 && p->groups.at[g].parent != parent)
+        g = p->groups.at[g].parent;
+    return g;
+}
+
+static Members members_of(Emitter *e, int group)
+{
+    Members list = { 0 };
+    for (int i = 0; i < e->p->params.len; i++) {
+        const int g = e->p->params.at[i].group;
+        const int child = g == group ? -1 : child_of(e->p, group, g);
+        if (g != group && child < 0)
+            continue;
+        if (child >= 0 && list.len > 0 && list.at[list.len - 1].group == child)
+            continue;
+        vec_push(e->cx->scratch, &list, ((Member){ child < 0 ? i : -1, child }));
+    }
+    return list;
+}
+
+static const char *member_size(Emitter *e, DimScope *s, Member m)
+{
+    Dims *ds = e->p->dims;
+    if (m.param >= 0)
+        return dim_c(s, type_elems(ds, e->p->params.at[m.param].type));
+    const ParamGroup *g = &e->p->groups.at[m.group];
+    return dim_c(s, dim_mul(ds, g->count, dim_sym(ds, g->stride_sym)));
+}
+
+static void write_enum(Emitter *e, int group)
+{
+    DimScope      s = dim_scope(e, "");
+    const Members list = members_of(e, group);
+    Text          lines = text_new(e->cx->scratch);
+    const char   *end = "0";
+    for (int i = 0; i < list.len; i++)
+        if (list.at[i].group >= 0)
+            write_enum(e, list.at[i].group);
+    if (group < 0)
+        text_put(&lines, "enum {\t/* first element in the flat buffer */\n");
+    else
+        text_add(&lines, "enum {\t/* within one repetition of %s : %s * %s */\n",
+                 e->p->groups.at[group].name, e->p->groups.at[group].layer,
+                 dim_text(e->cx, e->p->groups.at[group].count));
+    for (int i = 0; i < list.len; i++) {
+        const Member m = list.at[i];
+        const char  *name = m.param >= 0 ? e->param[m.param] : e->group[m.group];
+        const Span   at = m.param >= 0 ? e->p->params.at[m.param].span : e->p->groups.at[m.group].span;
+        const char  *shape = m.param >= 0 ? emit_shape(e, e->p->params.at[m.param].type)
+                           : arena_printf(e->cx->scratch, "%s times",
+                                          dim_text(e->cx, e->p->groups.at[m.group].count));
+        text_add(&lines, "    %s = %s,\t/* %-14s %s */\n", name, end, shape,
+                 at.file ? source_where(e->cx, at) : "");
+        end = arena_printf(e->cx->scratch, "%s + %s", name, member_size(e, &s, m));
+    }
+    if (group < 0)
+        text_add(&lines, "    P_COUNT = %s,\n};\n", end);
+    else
+        text_add(&lines, "    %s = %s,\n};\n", e->symbol[e->p->groups.at[group].stride_sym->id], end);
+    emit_aligned(e->out, lines.at, 40);
+    text_put(e->out, "\n");
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const char *const role_name[] = {
+    "RT_WEIGHT", "RT_BIAS", "RT_GAIN", "RT_EMBEDDING", "RT_STATE",
+};
+static const char *const init_name[] = {
+    "RT_ZEROS", "RT_ONES", "RT_CONST", "RT_NORMAL", "RT_UNIFORM",
+};
+
+/* "P_h + P_h_attn_w", outermost stack first. */
+const char *c_param_start(Emitter *e, int index)
+{
+    const char *text = e->param[index];
+    for (int g = e->p->params.at[index].group; g >= 0; g = e->p->groups.at[g].parent)
+        text = arena_printf(e->cx->scratch, "%s + %s", e->group[g], text);
+    return text;
+}
+
+static void write_stacks(Emitter *e, DimScope *s, const Param *p, Text *t)
+{
+    Text list = text_new(e->cx->scratch);
+    int  n = 0;
+    for (int g = p->group; g >= 0; g = e->p->groups.at[g].parent, n++) {
+        const char *one = arena_printf(e->cx->scratch, "{ %s, %s }", dim_c(s, e->p->groups.at[g].count),
+                                       e->symbol[e->p->groups.at[g].stride_sym->id]);
+        Text joined = text_new(e->cx->scratch);
+        text_add(&joined, "%s%s%s", one, n ? ", " : "", list.at);
+        list = joined;
+    }
+    if (n > 0)
+        text_add(t, " .n_stacks = %d, .stack = { %s },", n, list.at);
+}
+
+static void write_row(Emitter *e, DimScope *s, int i)
+{
+    const Param *p = &e->p->params.at[i];
+    Text         t = text_new(e->cx->scratch);
+    text_add(&t, "    { .path = %s, .role = %s, .decay = %s, .rank = %d,\n     ",
+             emit_string(e, p->path), role_name[p->role], p->decay ? "true" : "false", p->type->rank);
+    if (p->type->rank > 0) {
+        text_put(&t, " .shape = {");
+        for (int k = 0; k < p->type->rank; k++)
+            text_add(&t, "%s %s", k ? "," : "", dim_c(s, p->type->dim[k]));
+        text_put(&t, " },");
+    }
+    text_add(&t, " .at = %s,", c_param_start(e, i));
+    write_stacks(e, s, p, &t);
+    text_add(&t, "\n      .init = { %s, %s },", init_name[p->init], emit_number(e, p->init_value));
+    if (p->fit_kind)
+        text_add(&t, " .fit = %s, .fit_input = %d,", emit_string(e, p->fit_kind), p->fit_input);
+    text_add(&t, " .where = %s },\n", emit_string(e, p->span.file ? source_where(e->cx, p->span) : ""));
+    text_put(e->out, t.at);
+}
+
+void c_parameters(Emitter *e)
+{
+    DimScope s = dim_scope(e, "");
+    emit_banner(e, 2, "parameters");
+    write_enum(e, -1);
+    if (e->p->params.len == 0)
+        return;
+    text_add(e->out, "static const RtParam %s_params[] = {\n", e->model);
+    for (int i = 0; i < e->p->params.len; i++)
+        write_row(e, &s, i);
+    text_put(e->out, "};\n");
+}

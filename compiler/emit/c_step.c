@@ -1,0 +1,401 @@
+/* c_step.c -- sections 5 and 6: the steps of each routine as functions.
+ *
+ * In: steps in order. Out: a function per part (count, forward, backward, evaluate, outputs), one
+ * call per step with its number, source line and source text; a loop calls a function of its own,
+ * named after the layer. A function takes what it uses and nothing else.
+ */
+#include "emit/step.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static void write_function(Function *f, const char *name, const Steps *steps, bool backward,
+                           const char *what);
+
+/* ---- heads ------------------------------------------------------------------------------------ */
+
+static FunctionHead *head_new(Emitter *e)
+{
+    FunctionHead *h = NEW(e->cx->scratch, FunctionHead);
+    h->input = NEW_ARRAY(e->cx->scratch, bool, e->p->inputs.len + 1);
+    h->output = NEW_ARRAY(e->cx->scratch, bool, e->p->outputs.len + 1);
+    return h;
+}
+
+static const void *head_key(Emitter *e, const Routine *r, const char *part)
+{
+    return intern_printf(e->cx, "function %s %s", r ? r->name : "none", part);
+}
+
+FunctionHead *function_head(Emitter *e, const Routine *r, const char *part)
+{
+    return map_get(e->call_dims, head_key(e, r, part));
+}
+
+typedef VEC(const char *) Words;
+
+static void word(Emitter *e, Words *w, const char *s) { vec_push(e->cx->scratch, w, s); }
+
+/* Parameters (with types) or arguments (without) in the one order there is. */
+static Words head_words(const Function *f, const FunctionHead *h, bool types)
+{
+    Emitter *e = f->e;
+    Arena   *a = e->cx->scratch;
+    Words    w = { 0 };
+    if (h->p)
+        word(e, &w, types ? arena_printf(a, "const %s *p", e->real) : "p");
+    if (h->d_p)
+        word(e, &w, types ? arena_printf(a, "%s *d_p", e->real) : "d_p");
+    for (int i = 0; i < e->p->inputs.len; i++)
+        if (h->input[i])
+            word(e, &w, types ? arena_printf(a, "const %s *%s",
+                 c_type(e, e->p->inputs.at[i].type->dtype), e->input[i]) : e->input[i]);
+    for (int i = 0; i < e->p->outputs.len; i++)
+        if (h->output[i])
+            word(e, &w, types ? arena_printf(a, "%s *%s", c_type(e, e->p->outputs.at[i].type->dtype),
+                                             e->output[i]) : e->output[i]);
+    if (h->arena)
+        word(e, &w, types ? "void *arena" : "arena");
+    return w;
+}
+
+/* ---- one step ---------------------------------------------------------------------------------- */
+
+static const char *flag_text(Function *f, Flag flag)
+{
+    if (flag != FLAG_LATER)
+        f->head->s = true;
+    if (flag == FLAG_ADD)
+        return "s->add";
+    if (f->depth == 0)
+        return flag == FLAG_LATER ? "false" : "s->add";
+    const Loop *loop = f->loop[f->depth - 1];
+    const char *var = f->var[f->depth - 1];
+    const char *later = loop->reverse
+        ? arena_printf(f->e->cx->scratch, "%s < %s - 1", var, dim_c_factor(&f->dims, loop->trip))
+        : arena_printf(f->e->cx->scratch, "%s > 0", var);
+    return flag == FLAG_LATER ? later : arena_printf(f->e->cx->scratch, "s->add || %s", later);
+}
+
+static const char *call_text(Function *f, const Step *s)
+{
+    Emitter          *e = f->e;
+    Arena            *a = e->cx->scratch;
+    const KernelHead *h = map_get(e->call_dims, s->kernel);
+    Words             w = { 0 };
+    Text              t = text_new(a);
+    for (int i = 0; i < h->n_args; i++)
+        word(e, &w, operand_text(f, &s->operands[h->order[i]]));
+    for (int i = 0; i < e->p->means.len; i++)
+        if (h->seed[i])
+            word(e, &w, arena_printf(a, e->p->real == DT_F64 ? "s->seed[S_%s]" : "(float)s->seed[S_%s]",
+                                     e->slot[i]));
+    for (int d = 0; d < DEPTH_MAX; d++)
+        if (h->iter[d]) {
+            if (d >= f->depth)
+                bug("step %d (%s) asks for the iteration of loop %d", s->number, s->kernel->name, d);
+            word(e, &w, loop_is_wide(f, d) ? arena_printf(a, "(int)%s", f->var[d]) : f->var[d]);
+        }
+    if (h->key)
+        word(e, &w, "s->key");
+    if (h->sample)
+        word(e, &w, "s->sample");
+    f->head->s = f->head->s || h->key || h->sample;
+    for (int i = 0; i < e->p->means.len; i++)
+        f->head->s = f->head->s || h->seed[i];
+    for (int i = 0; i < N_FLAGS; i++)
+        if (h->flag[i])
+            word(e, &w, flag_text(f, (Flag)i));
+    for (int i = 0; i < dims_count(e->p->dims); i++)
+        if (h->dim[i])
+            word(e, &w, dim_c(&f->dims, dim_sym(e->p->dims, dims_at(e->p->dims, i))));
+    emit_call(&t, INDENT, arena_printf(a, "%s(", (const char *)map_get(e->kernel_name, s->kernel)),
+              w.at, w.len, ");");
+    return t.at;
+}
+
+static const char *step_comment(Function *f, const Step *s)
+{
+    Emitter    *e = f->e;
+    const char *where = s->span.file ? source_where(e->cx, s->span) : "";
+    const char *text = s->span.file ? emit_comment(e, source_text_line(e->cx, s->span), 60) : "";
+    const char *undoes = s->undoes ? arena_printf(e->cx->scratch, "undoes %-4d", s->undoes) : "";
+    return arena_printf(e->cx->scratch, "%-4d %s%s%s%s", s->number, s->backward ? undoes : where,
+                        s->backward && undoes[0] ? " " : "", s->backward ? where : "  ", 
+                        s->backward ? arena_printf(e->cx->scratch, "  %s",
+                                      emit_comment(e, s->kernel->what ? s->kernel->what : text, 60))
+                                    : text);
+}
+
+/* ---- loops ------------------------------------------------------------------------------------- */
+
+/* "il" for a loop over L; "i" where the trip count is no name. */
+static const char *loop_variable(Function *f, const Loop *loop)
+{
+    const char *trip = dim_text(f->e->cx, loop->trip);
+    bool        name = isalpha((unsigned char)trip[0]) != 0;
+    for (const char *s = trip; *s; s++)
+        name = name && (isalnum((unsigned char)*s) || *s == '_');
+    char *var = arena_printf(f->e->cx->scratch, "i%s", name ? trip : "");
+    for (char *s = var; *s; s++)
+        *s = (char)tolower((unsigned char)*s);
+    return names_take_exact(f->e, f->names, var);
+}
+
+static void numbers_in(const Steps *steps, int *first, int *last)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL) {
+            numbers_in(&s->body, first, last);
+        } else {
+            *first = *first == 0 || s->number < *first ? s->number : *first;
+            *last = s->number > *last ? s->number : *last;
+        }
+    }
+}
+
+static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitter *e)
+{
+    to->p |= from->p;
+    to->d_p |= from->d_p;
+    to->arena |= from->arena;
+    to->s |= from->s;
+    to->n |= from->n;
+    for (int i = 0; i < e->p->inputs.len; i++)
+        to->input[i] |= from->input[i];
+    for (int i = 0; i < e->p->outputs.len; i++)
+        to->output[i] |= from->output[i];
+}
+
+static const char *loop_call(Function *f, const Step *s, const char *name, const char *var,
+                             const FunctionHead *h)
+{
+    Emitter    *e = f->e;
+    Arena      *a = e->cx->scratch;
+    Words       w = head_words(f, h, false);
+    Text        t = text_new(a);
+    const char *trip = dim_c(&f->dims, s->loop->trip);
+    const char *type = dim_fits_int(e, s->loop->trip) ? "int" : "ptrdiff_t";
+    if (h->arena)
+        word(e, &w, f->depth ? "at" : "&at");
+    if (h->s)
+        word(e, &w, "s");
+    if (h->n)
+        word(e, &w, "n");
+    for (int d = 0; d < f->depth; d++)
+        word(e, &w, f->var[d]);
+    word(e, &w, var);
+    if (s->loop->reverse)
+        text_add(&t, "    for (%s %s = %s - 1; %s >= 0; %s--)\n", type, var, trip, var, var);
+    else
+        text_add(&t, "    for (%s %s = 0; %s < %s; %s++)\n", type, var, var, trip, var);
+    emit_call(&t, 2 * INDENT, arena_printf(a, "%s(", name), w.at, w.len, ");");
+    return t.at;
+}
+
+static void write_loop(Function *f, const Step *s)
+{
+    Emitter    *e = f->e;
+    Arena      *a = e->cx->scratch;
+    Function    in = { .e = e, .r = f->r, .part = f->part, .depth = f->depth + 1 };
+    const char *layer = s->loop->name ? s->loop->name : "loop";
+    const char *name = names_take(e, e->file, arena_printf(a, "%s_%s", layer, f->part));
+    const char *var = loop_variable(f, s->loop);
+    int         first = 0, last = 0;
+    if (in.depth > DEPTH_MAX)
+        bug("loops nest deeper than %d", DEPTH_MAX);
+    memcpy(in.loop, f->loop, sizeof in.loop);
+    memcpy(in.var, f->var, sizeof in.var);
+    in.loop[f->depth] = s->loop;
+    in.var[f->depth] = var;
+    write_function(&in, name, &s->body, s->backward, arena_printf(a, "one repetition of %s, %s",
+                   s->loop->stack ? s->loop->stack : layer, f->part));
+    merge_heads(f->head, in.head, e);
+    numbers_in(&s->body, &first, &last);
+    const char *text = s->span.file ? emit_comment(e, source_text_line(e->cx, s->span), 60) : "";
+    vec_push(a, &f->rows, ((Row){ loop_call(f, s, name, var, in.head),
+             arena_printf(a, "%d..%d  %s  %s", first, last,
+                          s->span.file ? source_where(e->cx, s->span) : "", text) }));
+}
+
+/* ---- functions ---------------------------------------------------------------------------------- */
+
+/* Beside the calls where all fit, else each above its call. */
+static void write_rows(Function *f, Text *t)
+{
+    bool   beside = true;
+    size_t column = 0;
+    for (int i = 0; i < f->rows.len; i++) {
+        const size_t len = strlen(f->rows.at[i].left);
+        column = len > column ? len : column;
+    }
+    for (int i = 0; i < f->rows.len; i++)
+        beside = beside && strchr(f->rows.at[i].left, '\n') == NULL &&
+                 column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS;
+    for (int i = 0; i < f->rows.len; i++) {
+        const Row *r = &f->rows.at[i];
+        if (!beside && r->comment)
+            text_add(t, "    /* %s */\n", r->comment);
+        text_put(t, r->left);
+        if (beside && r->comment) {
+            text_pad(t, column + 1);
+            text_add(t, " /* %s */", r->comment);
+        }
+        text_put(t, "\n");
+    }
+}
+
+static void write_head(Function *f, const char *name)
+{
+    Emitter *e = f->e;
+    Words    w = head_words(f, f->head, true);
+    if (f->depth > 0 && f->head->arena)
+        word(e, &w, arena_printf(e->cx->scratch, "const %s *at", routine_plan_type(e, f->r)));
+    if (f->head->s)
+        word(e, &w, strcmp(f->part, "backward") == 0 ? "const RtStep *s" : "RtStep *s");
+    if (f->head->n)
+        word(e, &w, "Dims n");
+    for (int d = 0; d < f->depth; d++)
+        word(e, &w, arena_printf(e->cx->scratch, "%s %s", loop_is_wide(f, d) ? "ptrdiff_t" : "int",
+                                 f->var[d]));
+    if (w.len == 0)
+        word(e, &w, "void");
+    emit_call(e->out, 0, arena_printf(e->cx->scratch, "static void %s(", name), w.at, w.len, ")\n{\n");
+}
+
+static void function_prepare(Function *f)
+{
+    Emitter *e = f->e;
+    f->head = head_new(e);
+    f->names = names_new(e, e->file);
+    f->dims = dim_scope(e, "n.");
+    f->local = map_new(e->cx->scratch);
+    f->moving = map_new(e->cx->scratch);
+    f->base = map_new(e->cx->scratch);
+    f->pointers = text_new(e->cx->scratch);
+    for (int i = 0; i < e->p->inputs.len; i++)
+        names_take_exact(e, f->names, e->input[i]);
+    for (int i = 0; i < e->p->outputs.len; i++)
+        names_take_exact(e, f->names, e->output[i]);
+    for (int d = 0; d < f->depth; d++)
+        names_take_exact(e, f->names, f->var[d]);
+}
+
+/* Outputs: the same pointer serves as argument and as the name of the value it holds. */
+static void write_function(Function *f, const char *name, const Steps *steps, bool backward,
+                           const char *what)
+{
+    Emitter *e = f->e;
+    Arena   *a = e->cx->scratch;
+    if (f->head == NULL)
+        function_prepare(f);
+    operands_declare(f, steps, backward);
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (f->depth == 0 && s->backward != backward)
+            continue;
+        if (s->kernel == NULL)
+            write_loop(f, s);
+        else
+            vec_push(a, &f->rows, ((Row){ call_text(f, s), step_comment(f, s) }));
+    }
+    for (int i = 0; i < dims_count(e->p->dims); i++)
+        f->head->n = f->head->n || f->dims.used[i];
+    const bool plan = f->depth == 0 && f->head->arena;
+    f->head->n = f->head->n || plan;
+    text_add(e->out, "/* %s */\n", emit_comment(e, what, 90));
+    write_head(f, name);
+    if (plan)
+        text_add(e->out, "    const %s at = %s(n);\n", routine_plan_type(e, f->r),
+                 routine_plan_function(e, f->r));
+    emit_aligned(e->out, f->pointers.at, 48);
+    text_put(e->out, (plan || f->pointers.len) && f->rows.len ? "\n" : "");
+    write_rows(f, e->out);
+    text_put(e->out, "}\n\n");
+}
+
+static bool has_steps(const Routine *r, bool backward)
+{
+    for (int i = 0; r && i < r->steps.len; i++)
+        if (r->steps.at[i]->backward == backward)
+            return true;
+    return false;
+}
+
+static void write_part(Emitter *e, const Routine *r, const char *part, bool backward, const char *what)
+{
+    Function    f = { .e = e, .r = r, .part = part };
+    const char *name = names_take(e, e->file, arena_printf(e->cx->scratch, "%s_%s", e->model, part));
+    write_function(&f, name, &r->steps, backward, what);
+    map_set(e->call_dims, head_key(e, r, part), f.head);
+}
+
+/* ---- counts ------------------------------------------------------------------------------------- */
+
+/* What the means divide by: formulas of the dims, then the steps that look at the data. */
+static void write_count(Emitter *e)
+{
+    static const Steps nothing = { 0 };
+    const Routine *r = e->kp->count;
+    Function       f = { .e = e, .r = r, .part = "count" };
+    const char    *name = names_take(e, e->file, arena_printf(e->cx->scratch, "%s_count", e->model));
+    function_prepare(&f);
+    for (int i = 0; i < e->p->means.len; i++) {
+        const MeanSlot *m = &e->p->means.at[i];
+        if (m->count == NULL)
+            continue;
+        f.head->s = true;
+        vec_push(e->cx->scratch, &f.rows, ((Row){
+            arena_printf(e->cx->scratch, "    s->count[S_%s] += (double)(%s);", e->slot[i],
+                         dim_c(&f.dims, m->count)),
+            arena_printf(e->cx->scratch, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
+                         m->span.file ? source_where(e->cx, m->span) : "") }));
+    }
+    write_function(&f, name, r ? &r->steps : &nothing, false,
+                   "what the means divide by, over one micro-step");
+    map_set(e->call_dims, head_key(e, r, "count"), f.head);
+}
+
+static void write_slots(Emitter *e)
+{
+    Text t = text_new(e->cx->scratch);
+    if (e->p->means.len == 0)
+        return;
+    text_put(&t, "enum {\t/* means over the data: places of their sums, counts and seeds */\n");
+    for (int i = 0; i < e->p->means.len; i++) {
+        const MeanSlot *m = &e->p->means.at[i];
+        text_add(&t, "    S_%s = %d,\t/* %s%s  %s */\n", e->slot[i], i,
+                 m->weight != 0 ? "" : "metric: ", emit_comment(e, m->text ? m->text : m->name, 44),
+                 m->span.file ? source_where(e->cx, m->span) : "");
+    }
+    text_put(&t, "};\n");
+    emit_aligned(e->out, t.at, 40);
+    text_put(e->out, "\n");
+}
+
+/* ---- sections ----------------------------------------------------------------------------------- */
+
+void c_forward(Emitter *e)
+{
+    emit_banner(e, 5, "forward");
+    write_slots(e);
+    if (e->p->means.len > 0)
+        write_count(e);
+    if (e->kp->train)
+        write_part(e, e->kp->train, "forward", false, "training: fills the arena and adds to the sums");
+    if (e->kp->eval)
+        write_part(e, e->kp->eval, "evaluate", false, "evaluation: adds to the sums");
+    if (e->kp->output)
+        write_part(e, e->kp->output, "outputs", false, "the outputs, for given inputs");
+}
+
+void c_backward(Emitter *e)
+{
+    emit_banner(e, 6, "backward: each step undoes a step of section 5");
+    if (has_steps(e->kp->train, true))
+        write_part(e, e->kp->train, "backward", true,
+                   "gradients: the first write of an update replaces, later ones add");
+    else
+        text_put(e->out, "/* nothing: there is no loss */\n\n");
+}

@@ -1,0 +1,393 @@
+/* c_table.c -- section 8: the model table that the runtime reads, and main.
+ *
+ * In: inputs, outputs, means, metrics, train settings. Out: one static array per kind, small
+ * functions for whatever depends on run-time dims, and the RtModel that holds them all.
+ */
+#include "emit/parts.h"
+#include "op/op.h"
+
+#include <string.h>
+
+static const char *where(Emitter *e, Span at)
+{
+    return emit_string(e, at.file ? source_where(e->cx, at) : "");
+}
+
+static const char *rt_type(DType t)
+{
+    return t == DT_F64 ? "RT_F64" : t == DT_F32 ? "RT_F32" : "RT_I32";
+}
+
+static void open_table(Emitter *e, const char *type, const char *name)
+{
+    text_add(e->out, "static const %s %s_%s[] = {\n", type, e->model, name);
+}
+
+static bool is_runtime(const Symbol *s) { return s->kind == SYM_DIM || s->kind == SYM_BATCH; }
+
+/* ---- static tables --------------------------------------------------------------------------- */
+
+static int write_dims(Emitter *e)
+{
+    int n = 0;
+    for (int i = 0; i < dims_count(e->p->dims); i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        if (!is_runtime(s))
+            continue;
+        if (n++ == 0)
+            open_table(e, "RtDim", "sizes");
+        text_add(e->out, "    { .name = %s, .batch = %s, .value = %lld, .where = %s },\n",
+                 emit_string(e, s->name), s->kind == SYM_BATCH ? "true" : "false",
+                 (long long)s->value, where(e, s->span));
+    }
+    text_put(e->out, n ? "};\n\n" : "");
+    return n;
+}
+
+static void write_inputs(Emitter *e)
+{
+    DimScope s = dim_scope(e, "");
+    if (e->p->inputs.len == 0)
+        return;
+    open_table(e, "RtInput", "inputs");
+    for (int i = 0; i < e->p->inputs.len; i++) {
+        const Input *in = &e->p->inputs.at[i];
+        int64_t      literal;
+        text_add(e->out, "    { .name = %s, .type = %s, .rank = %d,", emit_string(e, in->name),
+                 rt_type(in->type->dtype), in->type->rank);
+        if (in->ranged) {
+            text_add(e->out, " .ranged = true, .lo = %s, .hi = %s,", dim_c(&s, in->lo),
+                     dim_c(&s, in->hi));
+            if (!dim_literal(in->hi, &literal))
+                text_add(e->out, " .hi_name = %s,", emit_string(e, dim_text(e->cx, in->hi)));
+        }
+        if (in->has_ignore)
+            text_add(e->out, "\n      .has_ignore = true, .ignore = %lld,", (long long)in->ignore);
+        text_add(e->out, " .where = %s },\n", where(e, in->span));
+    }
+    text_put(e->out, "};\n\n");
+}
+
+static void write_outputs(Emitter *e)
+{
+    if (e->p->outputs.len == 0)
+        return;
+    open_table(e, "RtOutput", "output_table");
+    for (int i = 0; i < e->p->outputs.len; i++)
+        text_add(e->out, "    { .name = %s, .rank = %d, .where = %s },\n",
+                 emit_string(e, e->p->outputs.at[i].name), e->p->outputs.at[i].type->rank,
+                 where(e, e->p->outputs.at[i].span));
+    text_put(e->out, "};\n\n");
+}
+
+static void write_means(Emitter *e)
+{
+    if (e->p->means.len > 0) {
+        open_table(e, "RtSlot", "means");
+        for (int i = 0; i < e->p->means.len; i++) {
+            const MeanSlot *m = &e->p->means.at[i];
+            text_add(e->out, "    { .name = %s, .text = %s,\n      .weight = %s, .where = %s },\n",
+                     emit_string(e, m->name), emit_string(e, m->text ? m->text : m->name),
+                     emit_number(e, m->weight), where(e, m->span));
+        }
+        text_put(e->out, "};\n\n");
+    }
+    if (e->p->metrics.len > 0) {
+        open_table(e, "RtMetric", "metrics");
+        for (int i = 0; i < e->p->metrics.len; i++)
+            text_add(e->out, "    { .name = %s, .where = %s },\n",
+                     emit_string(e, e->p->metrics.at[i].name), where(e, e->p->metrics.at[i].span));
+        text_put(e->out, "};\n\n");
+    }
+}
+
+static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW" };
+static const char *const schedule_name[] = { "RT_CONSTANT", "RT_LINEAR", "RT_COSINE" };
+
+static void write_objectives(Emitter *e)
+{
+    const char *loss = "loss";
+    Span        at = e->p->train.span;
+    for (int i = e->p->means.len - 1; i >= 0; i--)
+        if (e->p->means.at[i].weight != 0) {
+            loss = e->p->means.at[i].name;
+            at = e->p->means.at[i].span;
+        }
+    open_table(e, "RtObjective", "objectives");
+    text_add(e->out, "    { .loss = %s, .from = 0, .to = P_COUNT, .optimizer = %s, .where = %s },\n",
+             emit_string(e, loss), optimizer_name[e->p->train.optimizer], where(e, at));
+    text_put(e->out, "};\n\n");
+}
+
+static void write_maps(Emitter *e)
+{
+    static const char *const kind[] = { "RT_MAP_WINDOW", "RT_MAP_COL", "RT_MAP_COLS" };
+    if (e->p->train.data.maps.len == 0)
+        return;
+    open_table(e, "RtMap", "maps");
+    for (int i = 0; i < e->p->train.data.maps.len; i++) {
+        const DataMap *m = &e->p->train.data.maps.at[i];
+        text_add(e->out, "    { .input = %d, .kind = %s, .column = %s, .where = %s },\n", m->input,
+                 kind[m->kind], emit_string(e, m->column), where(e, m->span));
+    }
+    text_put(e->out, "};\n\n");
+}
+
+/* ---- functions of the dims -------------------------------------------------------------------- */
+
+static void open_function(Emitter *e, const char *head, bool uses_dims)
+{
+    text_add(e->out, head, e->model);
+    if (uses_dims)
+        text_add(e->out, "    const Dims n = %s_dims(dims);\n", e->model);
+    else
+        text_put(e->out, "    RT_UNUSED(dims);\n");
+}
+
+static bool any_used(const DimScope *s)
+{
+    for (int i = 0; i < dims_count(s->e->p->dims); i++)
+        if (s->used[i])
+            return true;
+    return false;
+}
+
+static bool write_check(Emitter *e)
+{
+    static const char *const rel[] = { "<=", "<", ">=", ">", "==" };
+    DimScope s = dim_scope(e, "n.");
+    Text     t = text_new(e->cx->scratch);
+    for (int i = 0; i < e->p->constraints.len; i++) {
+        const Constraint *c = &e->p->constraints.at[i];
+        int64_t           left, right;
+        if (dim_value(c->left, &left) && dim_value(c->right, &right))
+            continue;                           /* decided when the model was checked */
+        text_put(&t, "    if (!(");
+        if (c->rel == REL_DIVIDES)
+            text_add(&t, "%s %% %s == 0", dim_c_factor(&s, c->left), dim_c_factor(&s, c->right));
+        else
+            text_add(&t, "%s %s %s", dim_c(&s, c->left), rel[c->rel], dim_c(&s, c->right));
+        text_add(&t, "))\n        return %s;\n", emit_string(e, arena_printf(e->cx->scratch, "%s (%s)",
+                 c->text, c->span.file ? source_where(e->cx, c->span) : "")));
+    }
+    if (t.len == 0)
+        return false;
+    open_function(e, "static const char *%s_check_dims(const ptrdiff_t *dims)\n{\n", any_used(&s));
+    text_add(e->out, "%s    return NULL;\n}\n\n", t.at);
+    return true;
+}
+
+/* One case per tensor: its sizes. */
+static void write_shapes(Emitter *e, const char *name, int n, const Type *(*type_at)(Emitter *, int))
+{
+    DimScope s = dim_scope(e, "n.");
+    Text     t = text_new(e->cx->scratch);
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        const Type *type = type_at(e, i);
+        text_add(&t, "    case %d:\n", i);
+        for (int k = 0; k < type->rank; k++)
+            text_add(&t, "        shape[%d] = %s;\n", k, dim_c(&s, type->dim[k]));
+        text_put(&t, "        break;\n");
+    }
+    open_function(e, arena_printf(e->cx->scratch, "static void %%s_%s_shape(const ptrdiff_t *dims, "
+                  "int %s, ptrdiff_t *shape)\n{\n", name, name), any_used(&s));
+    text_add(e->out, "    switch (%s) {\n%s    default:\n        break;\n    }\n}\n\n", name, t.at);
+}
+
+static const Type *input_type(Emitter *e, int i) { return e->p->inputs.at[i].type; }
+static const Type *output_type(Emitter *e, int i) { return e->p->outputs.at[i].type; }
+
+static void write_ranges(Emitter *e)
+{
+    DimScope s = dim_scope(e, "n.");
+    Text     t = text_new(e->cx->scratch);
+    if (e->p->train.data.maps.len == 0)
+        return;
+    for (int i = 0; i < e->p->train.data.maps.len; i++) {
+        const DataMap *m = &e->p->train.data.maps.at[i];
+        text_add(&t, "    case %d:\n        *lo = %s;\n        *hi = %s;\n        break;\n", i,
+                 m->lo ? dim_c(&s, m->lo) : "0", m->hi ? dim_c(&s, m->hi) : "0");
+    }
+    open_function(e, "static void %s_map_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo, "
+                  "ptrdiff_t *hi)\n{\n", any_used(&s));
+    text_add(e->out, "    switch (map) {\n%s    default:\n        break;\n    }\n}\n\n", t.at);
+}
+
+static void write_arena(Emitter *e)
+{
+    const Routine *const routine[] = { e->kp->train, e->kp->eval, e->kp->output, e->kp->count };
+    static const char *const entry[] = {
+        "RT_ENTRY_TRAIN", "RT_ENTRY_EVAL", "RT_ENTRY_OUTPUT", "RT_ENTRY_COUNT",
+    };
+    Text t = text_new(e->cx->scratch);
+    for (int i = 0; i < 4; i++)
+        if (routine[i] && routine_has_arena(routine[i]))
+            text_add(&t, "    if (entry == %s)\n        return %s(n).bytes;\n", entry[i],
+                     routine_plan_function(e, routine[i]));
+    open_function(e, "static size_t %s_arena_bytes(const ptrdiff_t *dims, RtEntry entry)\n{\n",
+                  t.len > 0);
+    text_add(e->out, "%s%s    return 0;\n}\n\n", t.len ? "" : "    RT_UNUSED(entry);\n", t.at);
+}
+
+/* ---- metrics ------------------------------------------------------------------------------------ */
+
+static Code metric_code(Emitter *e, const Metric *m, const Node *n)
+{
+    Code    in[4];
+    int64_t v;
+    switch (n->op) {
+    case OP_CONST:
+        return code_literal(e, n->attr.value, DT_F64);
+    case OP_MEAN:
+        return (Code){ arena_printf(e->cx->scratch, "mean[S_%s]", e->slot[n->attr.index]),
+                       PREC_PRIMARY, false, NULL };
+    case OP_DIM:
+        if (!dim_value(n->attr.dim, &v)) {
+            diag_error(e->cx, n->span, "metric %s uses the dim %s, which is bound when the program "
+                       "starts", m->name, dim_text(e->cx, n->attr.dim));
+            return code_literal(e, 0, DT_F64);
+        }
+        return code_literal(e, (double)v, DT_F64);
+    case OP_CAST:
+        return n->types[0]->dtype == DT_BOOL || n->in[0]->types[0]->dtype == DT_BOOL
+             ? code_cast(e, metric_code(e, m, n->in[0]), n->in[0]->types[0]->dtype,
+                         n->types[0]->dtype == DT_BOOL ? DT_BOOL : DT_F64)
+             : metric_code(e, m, n->in[0]);
+    default:
+        if (!op_is(n, CLASS_POINT) || n->n_in > 4)
+            bug("metric %s: op %s in a formula", m->name, op_row(n->op)->name);
+        for (int i = 0; i < n->n_in; i++)
+            in[i] = metric_code(e, m, n->in[i]);
+        return code_point(e, n->op, in, n->n_in);
+    }
+}
+
+static void write_metric_values(Emitter *e)
+{
+    Text t = text_new(e->cx->scratch);
+    if (e->p->metrics.len == 0)
+        return;
+    for (int i = 0; i < e->p->metrics.len; i++) {
+        const Metric *m = &e->p->metrics.at[i];
+        const Node   *n = NULL;
+        for (int k = 0; m->formula && k < m->formula->sinks.len; k++)
+            if (m->formula->sinks.at[k].kind == SINK_RESULT)
+                n = m->formula->sinks.at[k].node;
+        if (n == NULL)
+            bug("metric %s has no formula", m->name);
+        Text line = text_new(e->cx->scratch);
+        emit_statement(&line, INDENT, arena_printf(e->cx->scratch, "value[%d] = %s;", i,
+                                                   metric_code(e, m, n).text));
+        line.at[--line.len] = '\0';
+        text_add(&t, "%s\t/* %s */\n", line.at, emit_comment(e, m->name, 40));
+    }
+    text_add(e->out, "static void %s_metric_values(const double *mean, double *value)\n{\n", e->model);
+    if (strstr(t.at, "mean[") == NULL)
+        text_put(e->out, "    RT_UNUSED(mean);\n");
+    emit_aligned(e->out, t.at, 40);
+    text_put(e->out, "}\n\n");
+}
+
+/* ---- the model ---------------------------------------------------------------------------------- */
+
+static void write_train(Emitter *e)
+{
+    const TrainSettings *t = &e->p->train;
+    const DataSource    *d = &t->data;
+    Text                *o = e->out;
+    text_put(o, "    .train = {\n");
+    text_put(o, t->present ? "        .present = true,\n" : "");
+    text_add(o, "        .reader = %s, .path = %s, .val_path = %s,\n", emit_string(e, d->reader),
+             emit_string(e, d->path), emit_string(e, d->val_path));
+    text_add(o, "        .split = %s, .header = %s, .vocab = %s,\n", emit_number(e, d->split),
+             d->header ? "true" : "false", emit_string(e, d->vocab));
+    if (d->maps.len)
+        text_add(o, "        .maps = %s_maps, .n_maps = %d,\n", e->model, d->maps.len);
+    text_add(o, "        .batch = %lld, .accumulate = %lld,\n", (long long)t->batch,
+             (long long)t->accumulate);
+    text_add(o, "        .optimizer = %s, .beta1 = %s, .beta2 = %s, .eps = %s,\n",
+             optimizer_name[t->optimizer], emit_number(e, t->beta1), emit_number(e, t->beta2),
+             emit_number(e, t->eps));
+    text_add(o, "        .momentum = %s, .nesterov = %s, .weight_decay = %s,\n",
+             emit_number(e, t->momentum), t->nesterov ? "true" : "false",
+             emit_number(e, t->weight_decay));
+    text_add(o, "        .schedule = %s, .lr = %s, .lr_end = %s, .warmup = %lld, .decay_steps = %lld,\n",
+             schedule_name[t->schedule], emit_number(e, t->lr), emit_number(e, t->lr_end),
+             (long long)t->warmup, (long long)t->decay_steps);
+    text_add(o, "        .clip = %s, .steps = %lld, .eval_every = %lld, .save_every = %lld,\n",
+             emit_number(e, t->clip), (long long)t->steps, (long long)t->eval_every,
+             (long long)t->save_every);
+    text_add(o, "        .log_every = %lld, .keep = %lld, .seed = %lluu, .out = %s,\n",
+             (long long)t->log_every, (long long)t->keep, (unsigned long long)t->seed,
+             emit_string(e, t->out));
+    text_add(o, "        .where = %s,\n    },\n", where(e, t->span));
+}
+
+static void write_model(Emitter *e, int n_dims, bool check)
+{
+    const Source *s = source_of(e->cx, e->p->file);
+    const Program *p = e->p;
+    Text          *o = e->out;
+    const char    *m = e->model, *base = s ? strrchr(s->path, '/') : NULL;
+    text_add(o, "const RtModel %s = {\n    .name = %s,\n", m, emit_string(e, p->name));
+    text_add(o, "    .source = %s, .source_crc = 0x%08xu,\n",
+             emit_string(e, base ? base + 1 : s ? s->path : p->name),
+             s ? (unsigned)crc32_of(s->text, s->len) : 0u);
+    text_add(o, "    .real = %s,\n", rt_type(p->real));
+    if (n_dims)
+        text_add(o, "    .dims = %s_sizes, .n_dims = %d,\n", m, n_dims);
+    if (p->params.len)
+        text_add(o, "    .params = %s_params, .n_params = %d, .n_elems = P_COUNT,\n", m, p->params.len);
+    if (p->inputs.len)
+        text_add(o, "    .inputs = %s_inputs, .n_inputs = %d,\n", m, p->inputs.len);
+    if (p->outputs.len)
+        text_add(o, "    .outputs = %s_output_table, .n_outputs = %d,\n", m, p->outputs.len);
+    if (p->means.len)
+        text_add(o, "    .slots = %s_means, .n_slots = %d,\n", m, p->means.len);
+    if (p->metrics.len)
+        text_add(o, "    .metrics = %s_metrics, .n_metrics = %d,\n", m, p->metrics.len);
+    if (e->kp->train)
+        text_add(o, "    .objectives = %s_objectives, .n_objectives = 1,\n", m);
+    write_train(e);
+    if (check)
+        text_add(o, "    .check_dims = %s_check_dims,\n", m);
+    if (p->inputs.len)
+        text_add(o, "    .input_shape = %s_input_shape,\n", m);
+    if (p->outputs.len)
+        text_add(o, "    .output_shape = %s_output_shape,\n", m);
+    if (p->train.data.maps.len)
+        text_add(o, "    .map_range = %s_map_range,\n", m);
+    text_add(o, "    .arena_bytes = %s_arena_bytes,\n", m);
+    if (e->kp->train)
+        text_add(o, "    .step = %s_step,\n", m);
+    if (e->kp->eval)
+        text_add(o, "    .evaluate = %s_run_evaluate,\n", m);
+    if (e->kp->output)
+        text_add(o, "    .forward = %s_run_outputs,\n", m);
+    if (p->metrics.len)
+        text_add(o, "    .metric_values = %s_metric_values,\n", m);
+    text_put(o, "};\n");
+}
+
+void c_table(Emitter *e)
+{
+    emit_banner(e, 8, "model table");
+    const int n_dims = write_dims(e);
+    write_inputs(e);
+    write_outputs(e);
+    write_means(e);
+    if (e->kp->train)
+        write_objectives(e);
+    write_maps(e);
+    const bool check = write_check(e);
+    write_shapes(e, "input", e->p->inputs.len, input_type);
+    write_shapes(e, "output", e->p->outputs.len, output_type);
+    write_ranges(e);
+    write_arena(e);
+    write_metric_values(e);
+    write_model(e, n_dims, check);
+    text_add(e->out, "\n#ifndef RT_LIBRARY\nint main(int argc, char **argv)\n{\n"
+                     "    return rt_main(&%s, argc, argv);\n}\n#endif\n", e->model);
+}

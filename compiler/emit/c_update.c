@@ -1,0 +1,134 @@
+/* c_update.c -- section 7: one update of the parameters, in the order that design and numerics fix.
+ *
+ * In: the train settings and what the functions of sections 5 and 6 need. Out: the step (counts;
+ * forward and backward per micro-step; reduce, finite and norm, clip, update), the evaluation of a
+ * batch and the outputs, as the runtime calls them.
+ */
+#include "emit/parts.h"
+
+#include <string.h>
+
+static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw" };
+static const char *const update_rule[] = {
+    "p = p - lr d_p, with momentum, if finite", "Adam, if finite",
+    "Adam with decoupled decay, if finite",
+};
+
+static void write_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part)
+{
+    const FunctionHead *h = function_head(e, r, part);
+    Arena              *a = e->cx->scratch;
+    VEC(const char *)   w = { 0 };
+    if (h->p)
+        vec_push(a, &w, "run->p");
+    if (h->d_p)
+        vec_push(a, &w, "run->d_p");
+    for (int i = 0; i < e->p->inputs.len; i++)
+        if (h->input[i])
+            vec_push(a, &w, e->input[i]);
+    for (int i = 0; i < e->p->outputs.len; i++)
+        if (h->output[i])
+            vec_push(a, &w, arena_printf(a, "run->outputs[%d]", i));
+    if (h->arena)
+        vec_push(a, &w, "run->arena");
+    if (h->s)
+        vec_push(a, &w, "s");
+    if (h->n)
+        vec_push(a, &w, "n");
+    emit_call(t, indent, arena_printf(a, "%s_%s(", e->model, part), w.at, w.len, ");\n");
+}
+
+/* The sizes and inputs that the calls need, as locals. */
+static void write_locals(Emitter *e, Text *t, int indent, const FunctionHead *const *head, int n)
+{
+    bool sizes = false;
+    for (int k = 0; k < n; k++)
+        sizes = sizes || head[k]->n;
+    if (sizes)
+        text_add(t, "%*sconst Dims n = %s_dims(run->dims);\n", indent, "", e->model);
+    for (int i = 0; i < e->p->inputs.len; i++) {
+        bool used = false;
+        for (int k = 0; k < n; k++)
+            used = used || head[k]->input[i];
+        if (used)
+            text_add(t, "%*sconst %s *%s = run->inputs[%d];\n", indent, "",
+                     c_type(e, e->p->inputs.at[i].type->dtype), e->input[i], i);
+    }
+}
+
+/* struct Dims from the runtime's array, in the order of the table. */
+static void write_dims(Emitter *e)
+{
+    Text t = text_new(e->cx->scratch);
+    int  n = 0;
+    for (int i = 0; i < dims_count(e->p->dims); i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        if (s->kind == SYM_DIM || s->kind == SYM_BATCH)
+            text_add(&t, "%s .%s = dims[%d]", n ? "," : "", e->symbol[i], n), n++;
+    }
+    if (n == 0)
+        text_put(&t, " .none = 0");
+    text_add(e->out, "static Dims %s_dims(const ptrdiff_t *dims)\n{\n", e->model);
+    text_add(e->out, "%s    return (Dims){%s };\n}\n\n", n ? "" : "    RT_UNUSED(dims);\n", t.at);
+}
+
+static void write_step(Emitter *e)
+{
+    const TrainSettings *train = &e->p->train;
+    const FunctionHead  *count = function_head(e, e->kp->count, "count");
+    const FunctionHead  *head[2] = { function_head(e, e->kp->train, "forward"),
+                                     function_head(e, e->kp->train, "backward") };
+    Text lines = text_new(e->cx->scratch);
+    text_put(&lines, "    rt_begin_step(run, s);\t/* sums and counts are 0; generator key, rate */\n");
+    text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
+                     "        rt_begin_micro(run, s, micro);\t/* its dims, inputs and first sample */\n");
+    write_locals(e, &lines, 8, &count, 1);
+    write_call(e, &lines, 8, e->kp->count, "count");
+    text_put(&lines, "    }\n    rt_seed_losses(run, s);"
+                     "\t/* weight / count of all ranks; 0 if the count is 0 */\n\n");
+    text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
+                     "        rt_begin_micro(run, s, micro);\n");
+    write_locals(e, &lines, 8, head, head[1] ? 2 : 1);
+    write_call(e, &lines, 8, e->kp->train, "forward");
+    if (head[1])
+        write_call(e, &lines, 8, e->kp->train, "backward");
+    text_put(&lines, "        s->add = true;\t/* later micro-steps add */\n    }\n"
+                     "    rt_reduce_gradients(run, s);\t/* sum over ranks */\n"
+                     "    rt_finite_and_norm(run, s);\t/* are all finite? global norm */\n");
+    if (train->clip > 0)
+        text_put(&lines, "    rt_clip(run, s);\t/* factor = min(1, clip / norm) */\n");
+    text_add(&lines, "    %s(run, s);\t/* %s */\n", update_name[train->optimizer],
+             update_rule[train->optimizer]);
+    text_put(&lines, "    rt_end_step(run, s);\t/* counters and schedule, if applied */\n");
+    text_add(e->out, "static void %s_step(RtRun *run, RtStep *s)\n{\n", e->model);
+    emit_aligned(e->out, lines.at, 48);
+    text_put(e->out, "}\n\n");
+}
+
+static void write_adapter(Emitter *e, const char *name, const Routine *r, const char *part, bool count)
+{
+    const FunctionHead *head[2] = { function_head(e, r, part), NULL };
+    Text                t = text_new(e->cx->scratch);
+    if (count)
+        head[1] = function_head(e, e->kp->count, "count");
+    write_locals(e, &t, INDENT, head, head[1] ? 2 : 1);
+    if (head[1])
+        write_call(e, &t, INDENT, e->kp->count, "count");
+    write_call(e, &t, INDENT, r, part);
+    text_add(e->out, "static void %s_%s(RtRun *run, RtStep *s)\n{\n", e->model, name);
+    if (strstr(t.at, "s)") == NULL && strstr(t.at, "s,") == NULL)
+        text_put(e->out, "    RT_UNUSED(s);\n");
+    text_add(e->out, "%s}\n\n", t.at);
+}
+
+void c_step(Emitter *e)
+{
+    emit_banner(e, 7, "step: one update of the parameters");
+    write_dims(e);
+    if (e->kp->train)
+        write_step(e);
+    if (e->kp->eval)
+        write_adapter(e, "run_evaluate", e->kp->eval, "evaluate", e->p->means.len > 0);
+    if (e->kp->output)
+        write_adapter(e, "run_outputs", e->kp->output, "outputs", false);
+}

@@ -1,0 +1,85 @@
+/* dims.c -- sizes as C expressions.
+ *
+ * In: a dim and a scope that says how run-time dims are written ("n.B" in functions, "B" in
+ * kernels). Out: text; the scope remembers which run-time dims it used. Products of constants that
+ * leave the range of int are computed in ptrdiff_t.
+ */
+#include "emit/parts.h"
+
+enum { UNSET_DIM = 16 };                        /* as plan.c takes a dim without a value */
+
+DimScope dim_scope(Emitter *e, const char *prefix)
+{
+    DimScope s = { e, prefix, NEW_ARRAY(e->cx->scratch, bool, dims_count(e->p->dims) + 1) };
+    return s;
+}
+
+static const char *name_narrow(const Symbol *sym, void *user)
+{
+    DimScope *s = user;
+    if (sym->kind == SYM_CONST)
+        return s->e->symbol[sym->id];
+    s->used[sym->id] = true;
+    return s->prefix[0] == '\0' ? s->e->symbol[sym->id]
+                                : arena_printf(s->e->cx->scratch, "%s%s", s->prefix,
+                                               s->e->symbol[sym->id]);
+}
+
+static const char *name_wide(const Symbol *sym, void *user)
+{
+    DimScope *s = user;
+    const char *name = name_narrow(sym, user);
+    return sym->kind == SYM_CONST ? arena_printf(s->e->cx->scratch, "(ptrdiff_t)%s", name) : name;
+}
+
+/* The value with every run-time dim set to 1: what is computed in int at most. */
+static bool constants_fit(Emitter *e, const Dim *d)
+{
+    const int n = dims_count(e->p->dims);
+    int64_t  *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        values[i] = s->kind == SYM_CONST ? s->value : 1;
+    }
+    const int64_t v = dim_eval(d, values);
+    return v >= -1 && v <= INT32_MAX;
+}
+
+static const char *print(DimScope *s, const Dim *d, bool factor)
+{
+    Text t = text_new(s->e->cx->scratch);
+    if (d == NULL)
+        return "0";
+    dim_print(&t, d, constants_fit(s->e, d) ? name_narrow : name_wide, s, factor);
+    return t.at;
+}
+
+const char *dim_c(DimScope *s, const Dim *d) { return print(s, d, false); }
+
+const char *dim_c_factor(DimScope *s, const Dim *d) { return print(s, d, true); }
+
+bool dim_is(const Dim *d, int64_t value)
+{
+    int64_t v = 0;
+    return d == NULL ? value == 0 : dim_value(d, &v) && v == value;
+}
+
+bool dim_fits_int(Emitter *e, const Dim *d)
+{
+    int64_t v = 0;
+    (void)e;
+    return d == NULL || (dim_value(d, &v) && v <= INT32_MAX && v >= INT32_MIN);
+}
+
+const Dim *dim_one(Emitter *e) { return dim_const(e->p->dims, 1); }
+
+int64_t dim_train(Emitter *e, const Dim *d)
+{
+    const int n = dims_count(e->p->dims);
+    int64_t  *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        values[i] = s->value > 0 || s->kind == SYM_CONST ? s->value : UNSET_DIM;
+    }
+    return dim_eval(d, values);
+}
