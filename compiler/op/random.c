@@ -111,7 +111,7 @@ EVAL(eval_draw)
     if (axis >= 0)
         within.dim[axis] = rest;
     for (int64_t i = 0; i < out->elems; i++) {
-        int64_t idx[RANK_MAX], sample = 0;
+        int64_t idx[RANK_MAX] = { 0 }, sample = 0;
         index_split(out, i, idx);
         if (axis >= 0) {
             sample = env->sample_base + idx[axis] / rest;
