@@ -68,11 +68,11 @@ void sweep_forward(Sweep *s)
         for (int k = 0; k < n->n_in; k++)
             in[k] = s->copy[n->in[k]->id];
         Node *loop = ir_loop(s->fwd, s->undo[i]->forward, n->n_in, in, n->span);
-        loop->name = n->name;
         loop->undoes = n->undoes;
         loop->backward = n->backward;
         s->undo[i]->loop = loop;
-        s->copy[i] = n->n_out == 1 ? ir_result(loop, 0) : loop;
+        s->copy[i] = n->n_out == 1 ? ir_named(ir_result(loop, 0), n->name) : loop;
+        s->copy[i]->backward = n->backward;
     }
 }
 
@@ -260,6 +260,29 @@ static Node *partial_term(Graph *g, const Node *n, int k, Node *const *in, Node 
 
 /* ---- one node ------------------------------------------------------------------------------- */
 
+/* The terms of a pointwise op. A square gives one term with twice the adjoint. */
+static void undo_point(Sweep *s, const Node *n, Node *const *in, Node *out, Node *d, Node **d_in)
+{
+    const bool square = n->op == OP_MUL && n->in[0] == n->in[1];
+    if (square)
+        d = product(s->bwd, d, ir_const(s->bwd, n->type->dtype, 2, n->span), n->span);
+    for (int k = 0; k < (square ? 1 : n->n_in); k++)
+        if (flow_active(s->flow, n->in[k], 0))
+            d_in[k] = partial_term(s->bwd, n, k, in, out, d);
+}
+
+/* Result k of a forward node; a second result, the log-sum-exp, is called after the first. */
+static Node *forward_result(Sweep *s, const Node *n, int k)
+{
+    Node *r = ir_result(s->copy[n->id], k);
+    const bool lse = (n->op == OP_ATTENTION || n->op == OP_CROSS_ENTROPY) && k == 1;
+    if (lse && !r->name) {
+        const char *of = ir_result(s->copy[n->id], 0)->name;
+        r->name = of ? intern_printf(s->cx, "%s_lse", of) : intern(s->cx, "lse");
+    }
+    return r;
+}
+
 static void undo_node(Sweep *s, const Node *n)
 {
     const OpRow *row = op_row(n->op);
@@ -276,12 +299,10 @@ static void undo_node(Sweep *s, const Node *n)
     for (int k = 0; k < n->n_in; k++)
         in[k] = sweep_value(s, s->copy[n->in[k]->id]);
     for (int k = 0; k < n->n_out; k++)
-        out[k] = sweep_value(s, ir_result(s->copy[n->id], k));
+        out[k] = sweep_value(s, forward_result(s, n, k));
     const int first = s->bwd->nodes.len;
     if (row->deriv == DERIV_PARTIALS) {
-        for (int k = 0; k < n->n_in; k++)
-            if (flow_active(s->flow, n->in[k], 0))
-                d_in[k] = partial_term(s->bwd, n, k, in, out[0], d_out[0]);
+        undo_point(s, n, in, out[0], d_out[0], d_in);
     } else {
         const Adjoint adjoint = { s->bwd, n, in, out, d_out, n->span };
         row->transpose(&adjoint, d_in);

@@ -276,7 +276,6 @@ void loop_undo_apply(Sweep *s, const Node *loop)
     for (int i = 0; i < u->in.len; i++)
         in[i] = backward_input(s, loop, u, &u->in.at[i]);
     Node *back = ir_loop(s->bwd, u->backward, u->in.len, in, loop->span);
-    back->name = loop->name;
     Node **out = NEW_ARRAY(s->cx->scratch, Node *, u->n_out + 1);
     for (int r = 0; r < u->n_out; r++)
         out[r] = ir_result(back, r);

@@ -110,6 +110,15 @@ static bool is_sliced_of(const Plans *plans, const Node *second, int i)
     return false;
 }
 
+static void collect_arg(Rebuild *r, const KeepPlan *plan, const Node *value)
+{
+    if (!is_outside(plan, value))
+        return;
+    const NewArg made = arg_source(r, plan, value);
+    if (find_arg(r, made.kind, made.outer) < 0)
+        vec_push(r->cx->scratch, &r->args, made);
+}
+
 /* The inputs of the new loop: those of the old one but for slices of planned values, and what the
    plans add. */
 static void collect_args(Rebuild *r, const Plans *plans)
@@ -128,12 +137,8 @@ static void collect_args(Rebuild *r, const Plans *plans)
             continue;
         const Graph *first = plan->from->attr.loop->body;
         for (int i = 0; i < first->nodes.len; i++)
-            if (is_outside(plan, first->nodes.at[i])
-                && (plan->needed[i] || plan->again[i])) {
-                const NewArg made = arg_source(r, plan, first->nodes.at[i]);
-                if (find_arg(r, made.kind, made.outer) < 0)
-                    vec_push(r->cx->scratch, &r->args, made);
-            }
+            if (plan->needed[i] || plan->again[i])
+                collect_arg(r, plan, plan->turned[i] ? plan->turned[i] : first->nodes.at[i]);
     }
 }
 
@@ -157,6 +162,21 @@ static int make_args(Rebuild *r, Graph *body, Loop *loop, Node **in)
     return n;
 }
 
+static Node *arg_of(const Rebuild *r, const KeepPlan *plan, const Node *value)
+{
+    const NewArg from = arg_source(r, plan, value);
+    return r->args.at[find_arg(r, from.kind, from.outer)].arg;
+}
+
+/* The operand of a transpose, from its result. */
+static Node *turn_back(Graph *g, const Node *transpose, Node *result)
+{
+    int back[RANK_MAX] = { 0 };
+    for (int k = 0; k < transpose->type->rank; k++)
+        back[transpose->attr.axes[k]] = k;
+    return ir_named(ir_transpose(g, result, back, transpose->span), transpose->in[0]->name);
+}
+
 /* Values of the first body as nodes of the new one. */
 static void compute_again(Rebuild *r, const KeepPlan *plan, Graph *body, Node *iter, Node **there)
 {
@@ -165,14 +185,14 @@ static void compute_again(Rebuild *r, const KeepPlan *plan, Graph *body, Node *i
         const Node *value = first->nodes.at[i];
         if (!plan->needed[i] && !plan->again[i])
             continue;
-        if (is_outside(plan, value)) {
-            const NewArg from = arg_source(r, plan, value);
-            there[i] = r->args.at[find_arg(r, from.kind, from.outer)].arg;
-        } else if (value->op == OP_ARG) {
+        if (is_outside(plan, value))
+            there[i] = arg_of(r, plan, value);
+        else if (plan->turned[i])
+            there[i] = turn_back(body, plan->turned[i], arg_of(r, plan, plan->turned[i]));
+        else if (value->op == OP_ARG)
             there[i] = iter;
-        } else {
+        else
             there[i] = graph_copy_node(body, value, there);
-        }
     }
 }
 
@@ -267,11 +287,11 @@ static Graph *rebuild_graph(Context *cx, Graph *g, const Plans *plans)
             continue;
         }
         Node *loop = rebuild_loop(&r, plans, n);
-        loop->name = n->name;
         loop->undoes = n->undoes;
         loop->backward = n->backward;
         r.loop[i] = loop;
-        r.copy[i] = n->n_out == 1 ? ir_result(loop, 0) : loop;
+        r.copy[i] = n->n_out == 1 ? ir_named(ir_result(loop, 0), n->name) : loop;
+        r.copy[i]->backward = n->backward;
     }
     for (int i = 0; i < g->sinks.len; i++)
         ir_sink(r.to, g->sinks.at[i].kind, g->sinks.at[i].index,

@@ -95,10 +95,41 @@ static const Node *through_views(const Node *n)
     return n;
 }
 
+/* By id: made of nothing but free values, by light ops. */
+static bool *find_given(const Work *w)
+{
+    bool *given = NEW_ARRAY(w->cx->scratch, bool, w->body->nodes.len + 1);
+    for (int i = 0; i < w->body->nodes.len; i++) {
+        const Node *n = w->body->nodes.at[i];
+        given[i] = is_free(w, n) || is_light(n);
+        for (int k = 0; k < n->n_in; k++)
+            given[i] &= given[n->in[k]->id];
+    }
+    return given;
+}
+
+/* Is n a product plus something given, a bias, and the only reader of the product? Then the
+   product is written as n. */
+static bool is_epilogue(const Node *n, const bool *given, const int *uses)
+{
+    if (op_row(n->op)->class != CLASS_POINT || n->n_in != 2)
+        return false;
+    for (int k = 0; k < 2; k++) {
+        const Node *root = n->in[k];
+        bool alone = uses[root->id] == 1;
+        for (; root->op == OP_RESHAPE; alone &= uses[root->id] == 1)
+            root = root->in[0];
+        if (alone && root->op == OP_MATMUL && given[n->in[1 - k]->id])
+            return true;
+    }
+    return false;
+}
+
 static void find_stored(Work *w)
 {
     Graph *g = w->body;
-    const bool *live = graph_live(g);
+    const bool *live = graph_live(g), *given = find_given(w);
+    const int *uses = graph_uses(g);
     for (int i = 0; i < g->nodes.len; i++)
         for (int k = 0; k < g->nodes.at[i]->n_in; k++) {
             const int d = w->depth[g->nodes.at[i]->in[k]->id] + is_product(g->nodes.at[i]);
@@ -106,7 +137,7 @@ static void find_stored(Work *w)
         }
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
-        w->stored[i] |= !is_light(n);
+        w->stored[i] |= !is_light(n) || is_epilogue(n, given, uses);
         for (int k = 0; live[i] && k < n->n_in; k++) {
             const Node *root = through_views(n->in[k]);
             w->operand[root->id] |= is_product(n) && !is_free(w, root);
@@ -144,19 +175,6 @@ static int64_t *training_sizes(Context *cx, const Dims *ds)
 }
 
 /* ---- the plan ------------------------------------------------------------------------------- */
-
-/* By id: made of nothing but free values, by light ops. */
-static bool *find_given(const Work *w)
-{
-    bool *given = NEW_ARRAY(w->cx->scratch, bool, w->body->nodes.len + 1);
-    for (int i = 0; i < w->body->nodes.len; i++) {
-        const Node *n = w->body->nodes.at[i];
-        given[i] = is_free(w, n) || is_light(n);
-        for (int k = 0; k < n->n_in; k++)
-            given[i] &= given[n->in[k]->id];
-    }
-    return given;
-}
 
 /* Needed operands of products stay, whole: the views of them are taken again. */
 static void keep_operands(Work *w)
@@ -198,6 +216,40 @@ static void cut_between(Work *w)
         w->plan->saved[g->args.at[i]->id] |= in_set[g->args.at[i]->id];
 }
 
+/* The transpose of a value whose elements, in its order, are an operand of a matrix product. */
+static Node *turned_operand(Graph *g, const Node *value)
+{
+    Node *found = NULL;
+    for (int i = 0; i < g->nodes.len; i++)
+        for (int k = 0; g->nodes.at[i]->op == OP_MATMUL && k < 2; k++) {
+            Node *operand = g->nodes.at[i]->in[k], *root = operand;
+            while (root->op == OP_RESHAPE)
+                root = root->in[0];
+            if (root == value)
+                return NULL;
+            if (root->op == OP_TRANSPOSE && root != operand && root->in[0] == value)
+                found = root;
+        }
+    return found;
+}
+
+/* The result of attention lies in memory in the order in which the next product reads it: what is
+   saved is that, and the result is had from it as a view. */
+static void turn_saved(Work *w)
+{
+    Graph *g = w->body;
+    for (int i = 0; i < g->nodes.len; i++) {
+        if (!w->plan->saved[i] || is_light(g->nodes.at[i]))
+            continue;
+        Node *turned = turned_operand(g, g->nodes.at[i]);
+        if (!turned)
+            continue;
+        w->plan->turned[i] = turned;
+        w->plan->saved[i] = false;
+        w->plan->saved[turned->id] = true;
+    }
+}
+
 /* From the needed values down to what is there: all of that is computed again. */
 static void mark_again(Work *w)
 {
@@ -208,7 +260,7 @@ static void mark_again(Work *w)
         if (!(p->needed[i] || p->again[i]) || p->saved[i])
             continue;
         p->again[i] = true;
-        for (int k = 0; k < n->n_in; k++)
+        for (int k = 0; k < n->n_in && !p->turned[i]; k++)
             p->again[n->in[k]->id] = true;
     }
 }
@@ -219,7 +271,7 @@ KeepPlan *keep_plan(Context *cx, Node *from, Node *to)
     const int n = body->nodes.len + 1;
     KeepPlan *p = NEW(cx->scratch, KeepPlan);
     *p = (KeepPlan){ from, to, NEW_ARRAY(cx->scratch, bool, n), NEW_ARRAY(cx->scratch, bool, n),
-                     NEW_ARRAY(cx->scratch, bool, n) };
+                     NEW_ARRAY(cx->scratch, bool, n), NEW_ARRAY(cx->scratch, Node *, n) };
     bool any = false;
     for (int i = 0; i < to->n_in; i++) {
         const Node *value = keep_sliced(from, to, i);
@@ -234,6 +286,7 @@ KeepPlan *keep_plan(Context *cx, Node *from, Node *to)
     find_stored(&w);
     keep_operands(&w);
     cut_between(&w);
+    turn_saved(&w);
     mark_again(&w);
     return p;
 }

@@ -213,12 +213,15 @@ static Node *reduce_broadcast(Simplify *s, Graph *g, Node *n)
     return simplify_node(s, g, ir_broadcast(g, in[0], n->type->rank, n->type->dim, axes, n->span));
 }
 
-/* A sum over all axes that a reshape merged, and over no part of them, is one over the originals. */
+/* A sum over all axes that a reshape merged, and over no part of them, is one over the originals.
+   Split axes stay: a row keeps its index space. */
 static Node *reduce_reshape(Simplify *s, Graph *g, Node *n)
 {
     Dims *ds = dims_of(g);
     const Type *to = n->in[0]->type, *from = n->in[0]->in[0]->type;
     int axes[RANK_MAX], n_axes = 0, i = 0, j = 0;
+    if (from->rank <= to->rank)
+        return NULL;
     while (i < from->rank && j < to->rank) {
         const int i0 = i, j0 = j;
         const Dim *a = from->dim[i++], *b = to->dim[j++];
