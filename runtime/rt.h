@@ -2,6 +2,8 @@
  *
  * Sizes are ptrdiff_t. "real" is float or double, fixed per model; functions come as _f32 and _f64.
  * Nothing here allocates or reads the disk inside a step.
+ * Emitted code is compiled with -std=c11 -O3 -march=native -fopenmp -ffp-contract=off
+ * -fno-math-errno -fno-trapping-math: the last two change no value and let loops vectorise.
  */
 #ifndef GRADCC_RT_H
 #define GRADCC_RT_H
