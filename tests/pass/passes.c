@@ -1,0 +1,56 @@
+/* passes.c -- runs passes over the graphs of an IR file and prints what comes out.
+ *
+ * Usage: passes FILE PASS...    passes: simplify fast grad keep expand expand_all
+ *        passes --check-rules
+ * Messages go to stderr; the exit code is 1 after an error.
+ */
+#include <string.h>
+
+#include "op/op.h"
+#include "pass/pass.h"
+
+static Graph *run_pass(Graph *g, const char *name)
+{
+    return !strcmp(name, "simplify")   ? pass_simplify(g)
+         : !strcmp(name, "fast")       ? pass_simplify_fast(g)
+         : !strcmp(name, "grad")       ? pass_grad(g)
+         : !strcmp(name, "keep")       ? pass_keep(g)
+         : !strcmp(name, "expand")     ? pass_expand(g, false)
+         : !strcmp(name, "expand_all") ? pass_expand(g, true)
+                                       : NULL;
+}
+
+int main(int argc, char **argv)
+{
+    Context *cx = context_new();
+    Program *program = NULL;
+    if (argc == 2 && !strcmp(argv[1], "--check-rules"))
+        return !simplify_check_rules(cx, stdout);
+    if (argc < 2)
+        return 2;
+    const int file = source_read(cx, argv[1]);
+    const bool read = file && ir_read(cx, file, &program);
+    for (int i = 0; read && i < program->graphs.len; i++) {
+        Graph *g = program->graphs.at[i];
+        for (int p = 2; p < argc && diag_count(cx) == 0; p++) {
+            g = run_pass(g, argv[p]);
+            if (!g) {
+                fprintf(stderr, "passes: no pass %s\n", argv[p]);
+                return 2;
+            }
+            const char *wrong = ir_check(g, STAGE_JOINT);
+            if (wrong)
+                fprintf(stderr, "passes: after %s: %s\n", argv[p], wrong);
+            if (wrong)
+                return 3;
+        }
+        Text t = text_new(cx->arena);
+        ir_print(&t, g);
+        if (diag_count(cx) == 0)
+            fputs(t.at, stdout);
+    }
+    diag_flush(cx, stderr);
+    const int failed = diag_count(cx) > 0;
+    context_free(cx);
+    return failed;
+}
