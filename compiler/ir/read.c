@@ -624,6 +624,8 @@ static bool read_statement(Reader *r, Scope *s, Loop *loop)
         read_sink(r, s, SINK_GRAD);
     else if (!loop && accept(r, "output"))
         read_sink(r, s, SINK_OUTPUT);
+    else if (r->tok.kind == TOK_END)
+        fail(r, at, "'}' is wanted here");
     else if (!(loop && s->g->sinks.len))
         fail(r, at, "a statement is wanted here");
     return !r->failed && r->tok.span.lo > at.lo;
