@@ -20,6 +20,9 @@ static inline int omp_in_parallel(void)     { return 0; }
 void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads);
 void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p, int threads);
 
+/* Scratch room of the calling thread, kept between calls; contents are not. */
+void *rt_cpu_room(size_t bytes);
+
 /* ---- matmul_onednn.c ---------------------------------------------------------------------------- */
 
 /* One problem; false if oneDNN is absent or declines it, and then c is as it was. */

@@ -19,12 +19,12 @@ enum {
 /* Packing room of this thread, kept between calls. */
 static _Thread_local struct { void *at; size_t bytes; } workspace;
 
-static void *workspace_room(size_t bytes)
+void *rt_cpu_room(size_t bytes)
 {
     if (workspace.bytes < bytes) {
         rt_mem.free(workspace.at);
         workspace.bytes = 0;
-        workspace.at = rt_alloc(bytes, "workspace of matrix products");
+        workspace.at = rt_alloc(bytes, "workspace of products");
         workspace.bytes = bytes;
     }
     return workspace.at;

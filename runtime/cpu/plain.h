@@ -145,7 +145,7 @@ static void N(run_product)(REAL *c, const REAL *a, const REAL *b, const RtMatmul
     const ptrdiff_t side = max_size(unit, N(SHARED) / k_part / unit * unit);
     const ptrdiff_t own = depth * max_size(N(STRIP), BLOCK_ROWS), whole = round_up(strips ? p->m : p->n, unit);
     const ptrdiff_t shared = round_up(k_part * min_size(side, whole), LANES);
-    REAL *room = workspace_room((size_t)(shared + threads * own) * sizeof(REAL));
+    REAL *room = rt_cpu_room((size_t)(shared + threads * own) * sizeof(REAL));
     N(Product) w = { .p = p, .a = a, .b = b, .c = c, .shared = room, .depth = depth };
 
     for (w.k0 = 0; w.k0 < p->k; w.k0 += k_part) {
