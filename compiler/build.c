@@ -1,0 +1,261 @@
+/* build.c -- where the runtime lies, files written whole, and the call of the C compiler.
+ *
+ * In: the path of our own binary; text; options. Out: places relative to it (a build tree or an
+ * installation, so that either can be moved); files that appear complete or not at all; an
+ * executable. The C compiler is started directly, without a shell.
+ */
+#include "build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { EXIT_MISTAKE = 1, EXIT_BUG = 70, PATH_BYTES = 4096 };
+
+/* ---- places ------------------------------------------------------------------------------------- */
+
+static const char *first_there(Context *cx, const char *dir, const char *const *tries, int n,
+                               const char *file)
+{
+    for (int i = 0; i < n; i++) {
+        const char *folder = arena_printf(cx->arena, "%s/%s", dir, tries[i]);
+        const char *path = file ? arena_printf(cx->arena, "%s/%s", folder, file) : folder;
+        if (access(path, R_OK) == 0)
+            return folder;
+    }
+    return NULL;
+}
+
+Places build_find_places(Context *cx)
+{
+    static const char *const prelude[] = {
+        "prelude.model", "../share/gradcc/prelude.model", "../models/prelude.model",
+    };
+    static const char *const include[] = { "include", "../include/gradcc", "../runtime" };
+    static const char *const library[] = {
+        "libgradcc_rt.a", "../lib/gradcc/libgradcc_rt.a",
+    };
+    static const char *const libs[] = { "rt.libs", "../lib/gradcc/rt.libs" };
+    char    self[PATH_BYTES];
+    Places  at = { NULL, NULL, NULL, NULL };
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (len <= 0)
+        return at;
+    self[len] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = '\0';
+    at.prelude = first_there(cx, self, prelude, 3, NULL);
+    at.include = first_there(cx, self, include, 3, "rt.h");
+    at.library = first_there(cx, self, library, 2, NULL);
+    at.libs = first_there(cx, self, libs, 2, NULL);
+    return at;
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static bool complain(Context *cx, const char *what, const char *path)
+{
+    const Span nowhere = { 0 };
+    diag_error(cx, nowhere, "cannot %s %s: %s", what, path, strerror(errno));
+    return false;
+}
+
+static bool write_all(int fd, const char *text, size_t len)
+{
+    while (len > 0) {
+        const ssize_t n = write(fd, text, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        text += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+bool build_write_file(Context *cx, const char *path, const char *text, size_t len)
+{
+    struct stat old;
+    const bool  special = stat(path, &old) == 0 && !S_ISREG(old.st_mode);
+    if (special && S_ISDIR(old.st_mode)) {
+        errno = EISDIR;
+        return complain(cx, "write", path);
+    }
+    const char *temp = special ? path : arena_printf(cx->arena, "%s.tmp%ld", path, (long)getpid());
+    const int   fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return complain(cx, "write", path);
+    const bool written = write_all(fd, text, len);
+    int        why = errno;
+    if (close(fd) == 0 && written && (special || rename(temp, path) == 0))
+        return true;
+    why = written ? errno : why;
+    if (!special)
+        unlink(temp);
+    errno = why;
+    return complain(cx, "write", path);
+}
+
+const char *build_output_name(Context *cx, const Options *opt)
+{
+    if (opt->output)
+        return opt->output;
+    const char *base = strrchr(opt->input, '/');
+    base = base ? base + 1 : opt->input;
+    const char *dot = strrchr(base, '.');
+    if (dot == NULL || dot == base)
+        return "a.out";
+    return arena_strndup(cx->arena, base, (size_t)(dot - base));
+}
+
+/* ---- the C compiler ------------------------------------------------------------------------------ */
+
+static void add_words(Context *cx, TextList *args, const char *words)
+{
+    while (*words) {
+        words += strspn(words, " \t\n");
+        const size_t len = strcspn(words, " \t\n");
+        if (len > 0)
+            vec_push(cx->arena, args, arena_strndup(cx->arena, words, len));
+        words += len;
+    }
+}
+
+static const char *read_small(Context *cx, const char *path)
+{
+    Text  t = text_new(cx->arena);
+    char  part[1024];
+    FILE *f = path ? fopen(path, "r") : NULL;
+    for (size_t n; f && (n = fread(part, 1, sizeof part, f)) > 0;)
+        text_putn(&t, part, n);
+    if (f)
+        fclose(f);
+    return t.at;
+}
+
+/* The exit code of the program, -1 if it could not be started. */
+static int start(const TextList *args)
+{
+    pid_t pid;
+    int   status = 0;
+    errno = posix_spawnp(&pid, args->at[0], NULL, NULL, (char *const *)(uintptr_t)args->at, environ);
+    if (errno != 0)
+        return -1;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static const char *temporary_name(Context *cx)
+{
+    const char *dir = getenv("TMPDIR");
+    char       *path = arena_printf(cx->arena, "%s/gradcc-XXXXXX.c", dir && *dir ? dir : "/tmp");
+    const int   fd = mkstemps(path, 2);
+    if (fd < 0) {
+        complain(cx, "write", path);
+        return NULL;
+    }
+    close(fd);
+    return path;
+}
+
+static TextList compiler_call(Context *cx, const Options *opt, const Places *at, const char *source,
+                              const char *output)
+{
+    static const char *const fixed[] = { "-std=c11", "-O3", "-fopenmp", "-ffp-contract=off" };
+    TextList args = { 0 };
+    add_words(cx, &args, opt->cc);
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        vec_push(cx->arena, &args, fixed[i]);
+    vec_push(cx->arena, &args, arena_printf(cx->arena, "-march=%s", opt->march));
+    add_words(cx, &args, opt->cflags);
+    vec_push(cx->arena, &args, arena_printf(cx->arena, "-I%s", at->include));
+    vec_push(cx->arena, &args, "-o");
+    vec_push(cx->arena, &args, output);
+    vec_push(cx->arena, &args, source);
+    vec_push(cx->arena, &args, at->library);
+    add_words(cx, &args, at->libs ? read_small(cx, at->libs) : "-lm");
+    vec_push(cx->arena, &args, (const char *)NULL);
+    return args;
+}
+
+int build_program(Context *cx, const Options *opt, const Places *at, const Text *c,
+                  const char *output)
+{
+    const Span  nowhere = { 0 };
+    struct stat old;
+    if (at->include == NULL || at->library == NULL) {
+        Diag *d = diag_error(cx, nowhere, "the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc");
+        diag_hint(d, "build it with make, install it with make install; --emit=c works without");
+        return EXIT_MISTAKE;
+    }
+    if (stat(output, &old) == 0 && S_ISDIR(old.st_mode)) {
+        Diag *d = diag_error(cx, nowhere, "cannot write %s: it is a directory", output);
+        diag_hint(d, "name the program with -o");
+        return EXIT_MISTAKE;
+    }
+    const char *source = temporary_name(cx);
+    const char *temp = arena_printf(cx->arena, "%s.tmp%ld", output, (long)getpid());
+    if (source == NULL || !build_write_file(cx, source, c->at, c->len))
+        return EXIT_MISTAKE;
+    const TextList args = compiler_call(cx, opt, at, source, temp);
+    const int      code = start(&args);
+    if (code != 0)
+        unlink(temp);
+    if (code < 0) {
+        unlink(source);
+        complain(cx, "start", args.at[0]);
+        return EXIT_MISTAKE;
+    }
+    if (code > 0) {
+        fprintf(stderr, "gradcc: %s failed with exit code %d; the emitted C is in %s\n"
+                "gradcc: unless --cc, --cflags or --march are at fault, this is a bug of gradcc\n",
+                args.at[0], code, source);
+        return opt->cflags[0] || strcmp(opt->cc, "cc") != 0 || strcmp(opt->march, "native") != 0
+             ? EXIT_MISTAKE : EXIT_BUG;
+    }
+    unlink(source);
+    if (rename(temp, output) != 0) {
+        complain(cx, "write", output);
+        unlink(temp);
+        return EXIT_MISTAKE;
+    }
+    return 0;
+}
+
+/* ---- dependencies --------------------------------------------------------------------------------- */
+
+static void put_make_name(Text *out, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == ' ' || *s == '#')
+            text_put(out, "\\");
+        text_putn(out, *s == '$' ? "$$" : s, *s == '$' ? 2 : 1);
+    }
+}
+
+void build_print_deps(Context *cx, const Options *opt, const char *target, Text *out)
+{
+    put_make_name(out, opt->deps_target ? opt->deps_target : target);
+    text_put(out, ":");
+    for (int i = 0; i < cx->sources.len; i++) {
+        text_put(out, i == 0 ? " " : " \\\n  ");
+        put_make_name(out, cx->sources.at[i]->path);
+    }
+    text_put(out, "\n");
+    for (int i = 1; opt->deps_phony && i < cx->sources.len; i++) {
+        text_put(out, "\n");
+        put_make_name(out, cx->sources.at[i]->path);
+        text_put(out, ":\n");
+    }
+}

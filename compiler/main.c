@@ -1,0 +1,126 @@
+/* main.c -- the command line of gradcc, and nothing else.
+ *
+ * In: arguments. Out: text on stdout or in a file, or an executable; messages on stderr; the exit
+ * code: 0 done, 1 mistakes in the model, 2 usage, 70 a bug of ours.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "build.h"
+#include "op/op.h"
+#include "pass/pass.h"
+#include "pipeline.h"
+
+enum { EXIT_MISTAKE = 1, EXIT_USAGE = 2 };
+
+#ifndef GRADCC_VERSION
+#define GRADCC_VERSION "0"
+#endif
+
+static int usage(const char *what)
+{
+    fprintf(stderr, "gradcc: %s\n", what);
+    return EXIT_USAGE;
+}
+
+/* Text goes to stdout, or complete into a file. */
+static bool deliver(Context *cx, const char *path, const Text *t)
+{
+    const Span nowhere = { 0 };
+    if (path && strcmp(path, "-") != 0)
+        return build_write_file(cx, path, t->at, t->len);
+    if (fwrite(t->at, 1, t->len, stdout) == t->len && fflush(stdout) == 0)
+        return true;
+    diag_error(cx, nowhere, "cannot write to stdout: %s", strerror(errno));
+    return false;
+}
+
+/* Options that print something about the compiler and end it. -1: none of them is there. */
+static int answer(Context *cx, const Options *opt)
+{
+    Text t = text_new(cx->arena);
+    if (opt->help) {
+        options_help(stdout);
+        return 0;
+    }
+    if (opt->version) {
+        printf("gradcc %s\n", GRADCC_VERSION);
+        return 0;
+    }
+    if (opt->check_rules)
+        return simplify_check_rules(cx, stdout) ? 0 : EXIT_MISTAKE;
+    if (!opt->list_ops && !opt->list_passes)
+        return -1;
+    if (opt->list_ops)
+        op_list(&t);
+    if (opt->list_passes)
+        pipeline_list(&t);
+    fputs(t.at, stdout);
+    return 0;
+}
+
+static bool wants_program(const Options *opt)
+{
+    return opt->emit == EMIT_EXE && !opt->ir && opt->stop_after == NULL &&
+           (opt->dump_after.len == 0 || opt->output != NULL);
+}
+
+static int write_deps(Context *cx, const Options *opt, const char *target)
+{
+    Text        t = text_new(cx->arena);
+    const char *beside = arena_printf(cx->arena, "%s.d", target);
+    build_print_deps(cx, opt, target, &t);
+    const char *path = opt->deps_file ? opt->deps_file : opt->deps == DEPS_BESIDE ? beside : NULL;
+    return deliver(cx, path, &t) ? 0 : EXIT_MISTAKE;
+}
+
+static int compile(Context *cx, const Options *opt)
+{
+    const Places at = build_find_places(cx);
+    Text         out = text_new(cx->arena);
+    const char  *name = build_output_name(cx, opt);
+    if (!pipeline_run(cx, opt, at.prelude, &out))
+        return EXIT_MISTAKE;
+    if (opt->deps == DEPS_ONLY)
+        return write_deps(cx, opt, name);
+    int code = 0;
+    if (wants_program(opt))
+        code = build_program(cx, opt, &at, &out, name);
+    else
+        code = deliver(cx, opt->output, &out) ? 0 : EXIT_MISTAKE;
+    if (code == 0 && opt->deps == DEPS_BESIDE)
+        code = write_deps(cx, opt, name);
+    return code;
+}
+
+static int run(Context *cx, int argc, char **argv)
+{
+    Options opt;
+    if (!options_parse(cx, argc, argv, &opt))
+        return EXIT_USAGE;
+    cx->error_limit = (int)(opt.error_limit > 0 && opt.error_limit < 100000 ? opt.error_limit : 100000);
+    const char *no_colour = getenv("NO_COLOR");
+    cx->colour = opt.colour >= 0 ? opt.colour
+               : isatty(STDERR_FILENO) && !(no_colour && *no_colour);
+    const int answered = answer(cx, &opt);
+    if (answered >= 0)
+        return answered;
+    if (opt.input == NULL)
+        return usage("no model given (gradcc --help)");
+    const char *wrong = pipeline_check_names(cx, &opt);
+    if (wrong)
+        return usage(wrong);
+    const int code = compile(cx, &opt);
+    diag_flush(cx, stderr);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    Context  *cx = context_new();
+    const int code = run(cx, argc, argv);
+    context_free(cx);
+    return code;
+}

@@ -1,0 +1,294 @@
+/* options.c -- the command line: one table, from which parser, suggestions and --help are made.
+ *
+ * In: argv. Out: Options, or a message that names the option and the nearest one there is. Long
+ * options take their value as --name=value or --name value, short ones as -ovalue or -o value.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum {
+    KIND_FLAG,          /* bool                                                                  */
+    KIND_TEXT,          /* const char *                                                          */
+    KIND_LIST,          /* TextList; several by commas                                           */
+    KIND_EACH,          /* TextList; one per use                                                 */
+    KIND_DEFINE,        /* name=value                                                            */
+    KIND_NUMBER,        /* long, from 0                                                          */
+    KIND_CHOICE,        /* int: number of the word in `words` plus first                         */
+    KIND_SECTION,       /* a heading of --help                                                   */
+} Kind;
+
+typedef struct {
+    const char *name;                           /* as typed, with its dashes                     */
+    const char *value;                          /* name of the value in --help, NULL = none      */
+    Kind        kind;
+    size_t      at;                             /* offset in Options                             */
+    const char *words;                          /* CHOICE: "a|b|c"                               */
+    int         first;                          /* CHOICE: value of the first word               */
+    const char *help;
+} Row;
+
+#define AT(field) offsetof(Options, field)
+
+static const Row table[] = {
+    { "output", NULL, KIND_SECTION, 0, NULL, 0, NULL },
+    { "-o", "FILE", KIND_TEXT, AT(output), NULL, 0,
+      "where the result goes; text goes to stdout without it" },
+    { "--emit", "KIND", KIND_CHOICE, AT(emit), "exe|ast|ir|grad|plan|c", EMIT_EXE,
+      "stop earlier: ast, ir, grad, plan or c; exe is the default" },
+    { "--precision", "P", KIND_CHOICE, AT(fp64), "fp32|fp64", 0, "fp32 (default) or fp64" },
+    { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
+    { "-MD", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_BESIDE,
+      "write that rule beside the output (FILE.d)" },
+    { "-MF", "FILE", KIND_TEXT, AT(deps_file), NULL, 0, "... to this file" },
+    { "-MT", "NAME", KIND_TEXT, AT(deps_target), NULL, 0, "... with this target" },
+    { "-MP", NULL, KIND_FLAG, AT(deps_phony), NULL, 0, "... with a phony target per file" },
+
+    { "the model", NULL, KIND_SECTION, 0, NULL, 0, NULL },
+    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0, "another value for a const or setting" },
+    { "-I", "DIR", KIND_EACH, AT(include_dirs), NULL, 0, "look for included files here too" },
+    { "-x", "LANG", KIND_CHOICE, AT(ir), "model|ir", 0, "what the input is: model or ir" },
+    { "--ir", NULL, KIND_FLAG, AT(ir), NULL, 0, "the input is IR text, as --dump-after prints it" },
+
+    { "the C compiler", NULL, KIND_SECTION, 0, NULL, 0, NULL },
+    { "--cc", "PROGRAM", KIND_TEXT, AT(cc), NULL, 0, "instead of cc" },
+    { "--cflags", "FLAGS", KIND_TEXT, AT(cflags), NULL, 0, "more flags, separated by spaces" },
+    { "--march", "NAME", KIND_TEXT, AT(march), NULL, 0, "instead of native" },
+
+    { "passes", NULL, KIND_SECTION, 0, NULL, 0, NULL },
+    { "-O0", NULL, KIND_FLAG, AT(unoptimised), NULL, 0, "no optimising pass" },
+    { "--dump-after", "PASS", KIND_LIST, AT(dump_after), NULL, 0, "print what a pass made" },
+    { "--stop-after", "PASS", KIND_TEXT, AT(stop_after), NULL, 0, "run no pass after this one" },
+    { "--skip", "PASS", KIND_LIST, AT(skip), NULL, 0, "leave an optimising pass out" },
+    { "--only", "PASS", KIND_LIST, AT(only), NULL, 0, "with --ir: run these passes alone" },
+    { "--time-passes", NULL, KIND_FLAG, AT(time_passes), NULL, 0, "print the time of each pass" },
+    { "--list-passes", NULL, KIND_FLAG, AT(list_passes), NULL, 0, "print the passes in order" },
+    { "--list-ops", NULL, KIND_FLAG, AT(list_ops), NULL, 0, "print the table of ops" },
+    { "--check-rules", NULL, KIND_FLAG, AT(check_rules), NULL, 0,
+      "evaluate both sides of every rewrite rule" },
+
+    { "messages", NULL, KIND_SECTION, 0, NULL, 0, NULL },
+    { "-ferror-limit", "N", KIND_NUMBER, AT(error_limit), NULL, 0,
+      "stop after N errors (20; 0: never)" },
+    { "-fdiagnostics-color", "WHEN", KIND_CHOICE, AT(colour), "auto|never|always", -1,
+      "auto (default), never or always" },
+    { "--version", NULL, KIND_FLAG, AT(version), NULL, 0, "print the version" },
+    { "--help", NULL, KIND_FLAG, AT(help), NULL, 0, "print this" },
+};
+
+enum { N_ROWS = sizeof table / sizeof *table };
+
+/* ---- help -------------------------------------------------------------------------------------- */
+
+void options_help(FILE *out)
+{
+    fputs("usage: gradcc [options] FILE.model\n\n"
+          "Compiles a model description into a training program.\n\n"
+          "  gradcc chargpt.model -o chargpt       the program\n"
+          "  gradcc --emit=c chargpt.model         the C that trains it\n"
+          "  gradcc --emit=grad chargpt.model      its backward pass, to read\n", out);
+    for (int i = 0; i < N_ROWS; i++) {
+        const Row *r = &table[i];
+        char       left[64];
+        if (r->kind == KIND_SECTION) {
+            fprintf(out, "\n%s:\n", r->name);
+            continue;
+        }
+        const bool joined = r->name[1] == '-' || r->name[1] == 'f';
+        snprintf(left, sizeof left, "%s%s%s", r->name, r->value ? joined ? "=" : " " : "",
+                 r->value ? r->value : "");
+        fprintf(out, "  %-28s %s\n", left, r->help);
+    }
+    fputs("\nExit codes: 0 done, 1 mistakes in the model, 2 usage, 70 a bug of gradcc.\n", out);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+static bool fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+static bool fail(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("gradcc: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputs("\n", stderr);
+    va_end(ap);
+    return false;
+}
+
+static bool unknown_option(const char *given)
+{
+    const char *names[N_ROWS];
+    char        name[64];
+    int         n = 0;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(given, "="), given);
+    for (int i = 0; i < N_ROWS; i++)
+        if (table[i].kind != KIND_SECTION)
+            names[n++] = table[i].name;
+    const char *near = diag_suggest(name, names, n);
+    fail("unknown option %s", name);
+    if (near)
+        fprintf(stderr, "hint: did you mean %s?\n", near);
+    else
+        fputs("hint: gradcc --help lists the options\n", stderr);
+    return false;
+}
+
+/* The row that `arg` uses, and where its value begins: NULL = in the next argument or none. */
+static const Row *find_row(const char *arg, const char **value)
+{
+    const Row *best = NULL;
+    size_t     best_len = 0;
+    for (int i = 0; i < N_ROWS; i++) {
+        const Row   *r = &table[i];
+        const size_t len = strlen(r->name);
+        if (r->kind == KIND_SECTION || strncmp(arg, r->name, len) != 0 || len < best_len)
+            continue;
+        const bool joined = r->name[1] == '-' || r->name[1] == 'f';
+        if (arg[len] == '\0')
+            *value = NULL;
+        else if (joined && arg[len] == '=')
+            *value = arg + len + 1;
+        else if (!joined && r->value != NULL)
+            *value = arg + len;
+        else
+            continue;
+        best = r;
+        best_len = len;
+    }
+    return best;
+}
+
+static bool read_choice(const Row *r, const char *value, void *at)
+{
+    if (r->words == NULL) {                     /* -M and -MD: options that stand for a word */
+        *(int *)at = r->first;
+        return true;
+    }
+    const char *s = r->words;
+    for (int k = 0; *s; k++) {
+        const size_t len = strcspn(s, "|");
+        if (strlen(value) == len && strncmp(s, value, len) == 0) {
+            if (r->at == AT(fp64) || r->at == AT(ir))
+                *(bool *)at = k == 1;
+            else
+                *(int *)at = r->first + k;
+            return true;
+        }
+        s += len + (s[len] == '|');
+    }
+    return fail("%s: %s is none of %s", r->name, value, r->words);
+}
+
+static bool read_define(Context *cx, const char *value, Options *opt)
+{
+    const char *eq = strchr(value, '=');
+    if (eq == NULL || eq == value || eq[1] == '\0')
+        return fail("-D %s: write it as -D name=value", value);
+    const Define d = { intern_n(cx, value, (size_t)(eq - value)), eq + 1 };
+    vec_push(cx->arena, &opt->defines, d);
+    return true;
+}
+
+static bool read_number(const Row *r, const char *value, long *at)
+{
+    char *end;
+    errno = 0;
+    const long n = strtol(value, &end, 10);
+    if (errno || end == value || *end || n < 0)
+        return fail("%s: %s is no number from 0", r->name, value);
+    *at = n;
+    return true;
+}
+
+static void read_list(Context *cx, const char *value, TextList *list)
+{
+    while (*value) {
+        const size_t len = strcspn(value, ",");
+        vec_push(cx->arena, list, intern_n(cx, value, len));
+        value += len + (value[len] == ',');
+    }
+}
+
+static bool read_value(Context *cx, const Row *r, const char *value, Options *opt)
+{
+    void *at = (char *)opt + r->at;
+    switch (r->kind) {
+    case KIND_FLAG:
+        *(bool *)at = true;
+        return true;
+    case KIND_TEXT:
+        *(const char **)at = value;
+        return true;
+    case KIND_LIST:
+        read_list(cx, value, at);
+        return true;
+    case KIND_EACH:
+        vec_push(cx->arena, (TextList *)at, value);
+        return true;
+    case KIND_DEFINE:
+        return read_define(cx, value, opt);
+    case KIND_NUMBER:
+        return read_number(r, value, at);
+    case KIND_CHOICE:
+        return read_choice(r, value, at);
+    case KIND_SECTION:
+        break;
+    }
+    bug("option %s", r->name);
+}
+
+/* ---- what matters of it, for the head of the emitted file ---------------------------------------- */
+
+static const char *command_of(Context *cx, const Options *opt)
+{
+    Text        t = text_new(cx->arena);
+    const char *base = opt->input ? strrchr(opt->input, '/') : NULL;
+    text_put(&t, "gradcc --emit=c");
+    for (int i = 0; i < opt->defines.len; i++)
+        text_add(&t, " -D %s=%s", opt->defines.at[i].name, opt->defines.at[i].value);
+    text_put(&t, opt->fp64 ? " --precision=fp64" : "");
+    text_put(&t, opt->unoptimised ? " -O0" : "");
+    for (int i = 0; i < opt->skip.len; i++)
+        text_add(&t, " --skip=%s", opt->skip.at[i]);
+    if (opt->input)
+        text_add(&t, " %s", opt->input[0] == '/' && base ? base + 1 : opt->input);
+    return t.at;
+}
+
+bool options_parse(Context *cx, int argc, char **argv, Options *opt)
+{
+    bool ended = false;
+    *opt = (Options){ .cc = "cc", .cflags = "", .march = "native", .error_limit = 20, .colour = -1 };
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *value = NULL;
+        if (!ended && strcmp(arg, "--") == 0) {
+            ended = true;
+            continue;
+        }
+        if (ended || arg[0] != '-' || arg[1] == '\0') {
+            if (opt->input)
+                return fail("one model at a time: %s and %s", opt->input, arg);
+            opt->input = arg;
+            continue;
+        }
+        const Row *r = find_row(arg, &value);
+        if (r == NULL)
+            return unknown_option(arg);
+        if (r->value == NULL && value != NULL)
+            return fail("%s takes no value", r->name);
+        if (r->value != NULL && value == NULL) {
+            if (i + 1 == argc)
+                return fail("%s needs a value: %s", r->name, r->value);
+            value = argv[++i];
+        }
+        if (!read_value(cx, r, value ? value : "", opt))
+            return false;
+        opt->emit_set = opt->emit_set || strcmp(r->name, "--emit") == 0;
+    }
+    opt->command = command_of(cx, opt);
+    return true;
+}

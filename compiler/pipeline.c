@@ -1,0 +1,395 @@
+/* pipeline.c -- the passes, in one table, and the loop that runs, times, dumps and checks them.
+ *
+ * In: options and the path of a model (or of IR text). Out: text: dumps, and what --emit asks for.
+ * After each pass the messages are looked at, the graphs are checked, and the scratch arena is
+ * forgotten.
+ */
+#include "pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "emit/emit.h"
+#include "front/ast.h"
+#include "front/lower.h"
+#include "op/op.h"
+#include "pass/kernel.h"
+#include "pass/pass.h"
+
+#ifndef GRADCC_VERSION
+#define GRADCC_VERSION "0"
+#endif
+
+typedef struct {
+    Context       *cx;
+    const Options *opt;
+    const char    *prelude;
+    Ast           *tree;
+    Checked       *checked;
+    Program       *program;
+    KernelProgram *kernels;
+    Text          *out;
+} Run;
+
+typedef enum { FORM_TEXT, FORM_TREE, FORM_CHECKED, FORM_TENSOR, FORM_KERNEL, FORM_PLAN, FORM_C } Form;
+
+static const char *const form_name[] = {
+    "text", "tree", "checked tree", "tensor IR", "kernel IR", "kernel IR + plan", "C",
+};
+
+typedef struct {
+    const char *name;
+    void      (*run)(Run *r);
+    Form        from, to;
+    Stage       stage;                          /* what ir_check expects of tensor IR after it    */
+    bool        optional;                       /* --skip and -O0 leave it out, or make it plain  */
+    const char *purpose;
+} Pass;
+
+static bool is_named(const TextList *list, const char *name)
+{
+    for (int i = 0; i < list->len; i++)
+        if (strcmp(list->at[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_off(const Run *r, const char *pass)
+{
+    return r->opt->unoptimised || is_named(&r->opt->skip, pass);
+}
+
+/* ---- the passes -------------------------------------------------------------------------------- */
+
+static void run_parse(Run *r)
+{
+    const int file = source_read(r->cx, r->opt->input);
+    if (file && r->opt->ir)
+        ir_read(r->cx, file, &r->program);
+    else if (file)
+        r->tree = parse_program(r->cx, file, r->opt->include_dirs.at, r->opt->include_dirs.len);
+}
+
+static void run_sem(Run *r)
+{
+    const SemOptions opt = { r->opt->defines.at, r->opt->defines.len, r->prelude };
+    r->checked = sem_check(r->cx, r->tree, &opt);
+}
+
+static void run_lower(Run *r)
+{
+    r->program = lower_program(r->cx, r->checked, r->opt->fp64 ? DT_F64 : DT_F32);
+}
+
+typedef VEC(Graph **) Slots;
+
+static Slots graphs_of(Run *r)
+{
+    Program *p = r->program;
+    Slots    s = { 0 };
+    Graph  **named[] = { &p->train_graph, &p->eval_graph, &p->count_graph, &p->output_graph };
+    for (int i = 0; i < 4; i++)
+        if (*named[i])
+            vec_push(r->cx->scratch, &s, named[i]);
+    for (int i = 0; i < p->graphs.len; i++)
+        vec_push(r->cx->scratch, &s, &p->graphs.at[i]);
+    return s;
+}
+
+static bool has_sums(const Graph *g)
+{
+    for (int i = 0; i < g->sinks.len; i++)
+        if (g->sinks.at[i].kind == SINK_SUM)
+            return true;
+    return false;
+}
+
+static void run_simplify(Run *r)
+{
+    const Slots s = graphs_of(r);
+    for (int i = 0; i < s.len; i++)
+        *s.at[i] = pass_simplify(*s.at[i]);
+}
+
+static void run_grad(Run *r)
+{
+    Program *p = r->program;
+    if (p->train_graph)
+        p->train_graph = pass_grad(p->train_graph);
+    for (int i = 0; i < p->graphs.len; i++)
+        if (has_sums(p->graphs.at[i]))
+            p->graphs.at[i] = pass_grad(p->graphs.at[i]);
+}
+
+static void run_keep(Run *r)
+{
+    const Slots s = graphs_of(r);
+    for (int i = 0; i < s.len; i++)
+        *s.at[i] = pass_keep(*s.at[i]);
+}
+
+static void run_expand(Run *r)
+{
+    const Slots s = graphs_of(r);
+    for (int i = 0; i < s.len; i++)
+        *s.at[i] = pass_expand(*s.at[i], r->opt->unoptimised);
+}
+
+static void run_fuse(Run *r)
+{
+    Program   *p = r->program;
+    const bool fuse = !is_off(r, "fuse");
+    r->kernels = NEW(r->cx->arena, KernelProgram);
+    r->kernels->program = p;
+    if (p->train_graph)
+        r->kernels->train = pass_fuse(r->kernels, p->train_graph, "train", fuse);
+    if (p->eval_graph)
+        r->kernels->eval = pass_fuse(r->kernels, p->eval_graph, "eval", fuse);
+    if (p->count_graph)
+        r->kernels->count = pass_fuse(r->kernels, p->count_graph, "count", fuse);
+    if (p->output_graph)
+        r->kernels->output = pass_fuse(r->kernels, p->output_graph, "output", fuse);
+    emit_c_workspace(r->kernels);
+}
+
+typedef struct { Routine *at[4]; int n; } Routines;
+
+static Routines routines_of(const Run *r)
+{
+    Routine *const all[] = { r->kernels->train, r->kernels->eval, r->kernels->count,
+                             r->kernels->output };
+    Routines       list = { .n = 0 };
+    for (int i = 0; i < 4; i++)
+        if (all[i])
+            list.at[list.n++] = all[i];
+    return list;
+}
+
+static void run_order(Run *r)
+{
+    const Routines list = routines_of(r);
+    for (int i = 0; i < list.n; i++)
+        pass_order(r->kernels, list.at[i]);
+}
+
+static void run_plan(Run *r)
+{
+    const Routines list = routines_of(r);
+    for (int i = 0; i < list.n; i++) {
+        pass_plan(r->kernels, list.at[i], !is_off(r, "plan"));
+        if (diag_count(r->cx) > 0)
+            return;
+        const char *wrong = plan_judge(r->kernels, list.at[i]);
+        if (wrong)
+            bug("the plan of %s is wrong: %s", list.at[i]->name, wrong);
+    }
+}
+
+static void run_emit(Run *r)
+{
+    const EmitOptions opt = { r->opt->command, GRADCC_VERSION };
+    emit_c(r->out, r->kernels, &opt);
+}
+
+static const Pass passes[] = {
+    /* name        function      from          to            check         optional purpose */
+    { "parse",     run_parse,    FORM_TEXT,    FORM_TREE,    STAGE_TENSOR, false,
+      "characters to a syntax tree, includes followed" },
+    { "sem",       run_sem,      FORM_TREE,    FORM_CHECKED, STAGE_TENSOR, false,
+      "names, layers, sizes, constants" },
+    { "lower",     run_lower,    FORM_CHECKED, FORM_TENSOR,  STAGE_TENSOR, false,
+      "one graph per entry and phase" },
+    { "simplify",  run_simplify, FORM_TENSOR,  FORM_TENSOR,  STAGE_TENSOR, true,
+      "rules, folding, dead code" },
+    { "grad",      run_grad,     FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  false,
+      "adds the adjoints" },
+    { "tidy",      run_simplify, FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  true,
+      "the same rules once more: most derivative clutter goes here" },
+    { "keep",      run_keep,     FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  true,
+      "what a backward loop keeps, and what it computes again" },
+    { "expand",    run_expand,   FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  false,
+      "ops that fuse better in parts, written out" },
+    { "clean",     run_simplify, FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  true,
+      "the same rules on those parts" },
+    { "fuse",      run_fuse,     FORM_TENSOR,  FORM_KERNEL,  STAGE_JOINT,  true,
+      "ops to kernels; skipped: a kernel per op" },
+    { "order",     run_order,    FORM_KERNEL,  FORM_KERNEL,  STAGE_JOINT,  false,
+      "numbers the steps, finds how long each buffer lives" },
+    { "plan",      run_plan,     FORM_KERNEL,  FORM_PLAN,    STAGE_JOINT,  true,
+      "places in the arena; skipped: no place is shared" },
+    { "emit",      run_emit,     FORM_PLAN,    FORM_C,       STAGE_JOINT,  false,
+      "kernels, steps and plan as C" },
+};
+
+enum { N_PASSES = sizeof passes / sizeof *passes };
+
+void pipeline_list(Text *out)
+{
+    for (int i = 0; i < N_PASSES; i++)
+        text_add(out, "%-9s %-16s -> %-16s %s%s\n", passes[i].name, form_name[passes[i].from],
+                 form_name[passes[i].to], passes[i].purpose, passes[i].optional ? " (optional)" : "");
+}
+
+const char *pipeline_check_names(Context *cx, const Options *opt)
+{
+    const TextList *lists[] = { &opt->dump_after, &opt->skip, &opt->only };
+    const char     *names[N_PASSES];
+    for (int i = 0; i < N_PASSES; i++)
+        names[i] = passes[i].name;
+    for (int k = 0; k <= 3; k++)
+        for (int i = 0; i < (k < 3 ? lists[k]->len : opt->stop_after != NULL); i++) {
+            const char *given = k < 3 ? lists[k]->at[i] : opt->stop_after;
+            const Pass *found = NULL;
+            for (int j = 0; j < N_PASSES; j++)
+                if (strcmp(given, passes[j].name) == 0)
+                    found = &passes[j];
+            const char *near = found ? NULL : diag_suggest(given, names, N_PASSES);
+            if (found == NULL)
+                return arena_printf(cx->arena, near ? "%s is no pass: did you mean %s?"
+                                    : "%s is no pass: gradcc --list-passes prints them", given, near);
+            if (k == 1 && !found->optional)
+                return arena_printf(cx->arena, "the pass %s cannot be skipped", given);
+        }
+    return NULL;
+}
+
+/* ---- dumps and checks ---------------------------------------------------------------------------- */
+
+static void dump_graphs(Run *r, Text *out)
+{
+    const Slots s = graphs_of(r);
+    for (int i = 0; i < s.len; i++) {
+        text_put(out, i ? "\n" : "");
+        ir_print(out, *s.at[i]);
+    }
+}
+
+static void dump(Run *r, Form form, Text *out)
+{
+    if (r->program && form <= FORM_TENSOR) {
+        dump_graphs(r, out);
+    } else if (form == FORM_TREE || form == FORM_CHECKED) {
+        ast_print(out, r->tree);
+    } else if (form == FORM_KERNEL || form == FORM_PLAN) {
+        const Routines list = routines_of(r);
+        for (int i = 0; i < list.n; i++) {
+            text_put(out, i ? "\n" : "");
+            kernel_print(out, r->kernels, list.at[i]);
+            if (form == FORM_PLAN)
+                plan_print(out, r->kernels, list.at[i]);
+        }
+    }
+}
+
+static void check_graphs(Run *r, const Pass *pass)
+{
+    const Slots s = graphs_of(r);
+    for (int i = 0; i < s.len; i++) {
+        const char *wrong = ir_check(*s.at[i], r->opt->ir ? STAGE_JOINT : pass->stage);
+        if (wrong == NULL)
+            continue;
+        const char *path = arena_printf(r->cx->arena, "gradcc-%s.ir", pass->name);
+        Text        t = text_new(r->cx->arena);
+        ir_print(&t, *s.at[i]);
+        FILE *f = fopen(path, "w");
+        if (f) {
+            fputs(t.at, f);
+            fclose(f);
+        }
+        bug("after pass %s: %s%s%s", pass->name, wrong, f ? "; the graph is in " : "", f ? path : "");
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------ */
+
+static bool is_wanted(const Run *r, const Pass *p)
+{
+    if (r->opt->ir && p->from < FORM_TENSOR && p->run != run_parse)
+        return false;
+    if (r->opt->only.len > 0)
+        return is_named(&r->opt->only, p->name) || p->run == run_parse;
+    if (p->optional && p->to == FORM_TENSOR)
+        return !is_off(r, p->name);
+    return true;
+}
+
+static Form form_after(const Run *r, const Pass *p)
+{
+    return r->opt->ir && p->run == run_parse ? FORM_TENSOR : p->to;
+}
+
+/* The last pass that has to run for what is asked. */
+static const char *last_pass(const Run *r)
+{
+    static const char *const last[] = { "emit", "parse", "clean", "tidy", "plan", "emit" };
+    if (r->opt->stop_after)
+        return r->opt->stop_after;
+    if (r->opt->ir && !r->opt->emit_set)
+        return "clean";
+    if (!r->opt->emit_set && r->opt->dump_after.len > 0 && r->opt->output == NULL) {
+        const char *name = "parse";
+        for (int i = 0; i < N_PASSES; i++)
+            if (is_named(&r->opt->dump_after, passes[i].name))
+                name = passes[i].name;
+        return name;
+    }
+    return last[r->opt->emit];
+}
+
+static void write_result(Run *r, Form form)
+{
+    if (r->opt->stop_after && r->opt->dump_after.len == 0 && form < FORM_C)
+        dump(r, form, r->out);
+    else if (r->opt->stop_after || form == FORM_C)
+        return;
+    else if (r->opt->emit == EMIT_GRAD && r->program)
+        emit_grad(r->out, r->program);
+    else if (r->opt->emit == EMIT_PLAN && r->kernels) {
+        const Routines list = routines_of(r);
+        for (int i = 0; i < list.n; i++) {
+            text_put(r->out, i ? "\n" : "");
+            plan_print(r->out, r->kernels, list.at[i]);
+        }
+    } else if (r->opt->emit_set || (r->opt->ir && r->opt->dump_after.len == 0)) {
+        dump(r, form, r->out);
+    }
+}
+
+bool pipeline_run(Context *cx, const Options *opt, const char *prelude, Text *out)
+{
+    Run         r = { .cx = cx, .opt = opt, .prelude = prelude, .out = out };
+    const char *last = last_pass(&r);
+    Form        form = FORM_TEXT;
+    for (int i = 0; i < N_PASSES; i++) {
+        const Pass  *p = &passes[i];
+        const double start = seconds();
+        if (is_wanted(&r, p)) {
+            p->run(&r);
+            form = form_after(&r, p);
+            if (opt->time_passes)
+                fprintf(stderr, "%-9s %8.2f ms\n", p->name, 1e3 * (seconds() - start));
+            if (diag_count(cx) > 0)
+                return false;
+            if (form == FORM_TENSOR)
+                check_graphs(&r, p);
+            if (is_named(&opt->dump_after, p->name)) {
+                text_add(out, "# after %s\n", p->name);
+                dump(&r, form, out);
+            }
+        }
+        if (strcmp(p->name, last) == 0)
+            write_result(&r, form);
+        arena_reset(cx->scratch);
+        if (strcmp(p->name, last) == 0)
+            break;
+    }
+    return diag_count(cx) == 0;
+}
