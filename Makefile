@@ -51,7 +51,8 @@ RT_FLAGS = -std=c11 -D_GNU_SOURCE -O3 -g -march=$(MARCH) -fopenmp -ffp-contract=
 GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
 
 .PHONY: all deps demo test test-long bench bless same asan install uninstall format clean
-all: $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
+all: $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs \
+     $(BUILD)/include/rt.h $(BUILD)/include/num.h $(BUILD)/prelude.model
 
 $(BUILD)/gradcc: $(CC_OBJ)
 	$(CC) $(SANFLAGS) -o $@ $^ -lm
@@ -64,6 +65,15 @@ $(BUILD)/libgradcc_rt.a: $(RT_OBJ)
 $(BUILD)/rt.libs: Makefile
 	@mkdir -p $(@D)
 	@echo '$(strip $(RT_LIBS) $(SANFLAGS))' > $@
+
+# Beside the binary, so that gradcc finds them wherever the build folder lies.
+$(BUILD)/include/%.h: runtime/%.h
+	@mkdir -p $(@D)
+	@cp $< $@
+
+$(BUILD)/prelude.model: models/prelude.model
+	@mkdir -p $(@D)
+	@cp $< $@
 
 $(BUILD)/compiler/%.o: compiler/%.c | $(BUILD)/grammar/parser.h
 	@mkdir -p $(@D)
