@@ -657,6 +657,7 @@ static int add_input(Reader *r, const char *name, const Type *t, Span at)
 
 static void read_graph(Reader *r)
 {
+    Span   name_at = r->tok.span;
     Graph *g = graph_new(r->p, read_word(r, "the name of the graph"), NULL);
     Scope  s = { g, map_new(r->cx->scratch) };
     expect(r, "(");
@@ -683,6 +684,9 @@ static void read_graph(Reader *r)
         if (!read_statement(r, &s, NULL))
             break;
     expect(r, "}");
+    const char *wrong = r->failed ? NULL : ir_check(g, STAGE_JOINT);
+    if (wrong)
+        fail(r, name_at, "%s", wrong);
     vec_push(r->cx->arena, &r->p->graphs, g);
 }
 
