@@ -42,7 +42,7 @@ for example in [0-9]*-*.model; do
     why=
     if [ "$kind" = model-error ]; then
         [ $code -eq 1 ] || why="exit code $code, not 1"
-        grep -q '^ *# error: ' "$example" || why="no comment '# error:' says what is wrong"
+        grep -q '# error: ' "$example" || why="no comment '# error:' says what is wrong"
         while read -r text; do
             grep -qF -- "$text" err || why="the messages lack: $text"
         done < <(sed -n 's/^.*# error: //p' "$example")
