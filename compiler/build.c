@@ -172,7 +172,9 @@ static const char *temporary_name(Context *cx)
 static TextList compiler_call(Context *cx, const Options *opt, const Places *at, const char *source,
                               const char *output)
 {
-    static const char *const fixed[] = { "-std=c11", "-O3", "-fopenmp", "-ffp-contract=off" };
+    static const char *const fixed[] = {
+        "-std=c11", "-O3", "-fopenmp", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+    };
     TextList args = { 0 };
     add_words(cx, &args, opt->cc);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)

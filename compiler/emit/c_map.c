@@ -223,6 +223,8 @@ static const char *partial_row(MapWriter *m, int n, const char *chunk)
     Arena      *a = m->e->cx->scratch;
     const char *work = m->w->arg[m->k->args.len - 1];
     const char *size = dim_c_factor(&m->w->dims, m->k->axis[m->n_outer]);
+    if (strcmp(chunk, "0") == 0)
+        return n == 0 ? work : arena_printf(a, "%s + (ptrdiff_t)%d*RT_CHUNKS*%s", work, n, size);
     return n == 0 ? arena_printf(a, "%s + (ptrdiff_t)%s*%s", work, chunk, size)
                   : arena_printf(a, "%s + (ptrdiff_t)(%d*RT_CHUNKS + %s)*%s", work, n, chunk, size);
 }

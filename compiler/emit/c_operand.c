@@ -176,7 +176,7 @@ const char *operand_text(Function *f, const Operand *o)
     case BUF_PARAM: case BUF_GRAD:
         return parameter_text(f, o);
     case BUF_SUM: case BUF_COUNT:
-        f->head->s = true;
+        f->head->s = f->head->sums = true;
         return arena_printf(e->cx->scratch, "&s->%s[S_%s]", b->kind == BUF_SUM ? "sum" : "count",
                             e->slot[b->index]);
     case BUF_INPUT:

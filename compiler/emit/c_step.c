@@ -161,6 +161,7 @@ static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitte
     to->d_p |= from->d_p;
     to->arena |= from->arena;
     to->s |= from->s;
+    to->sums |= from->sums;
     to->n |= from->n;
     for (int i = 0; i < e->p->inputs.len; i++)
         to->input[i] |= from->input[i];
@@ -253,7 +254,7 @@ static void write_head(Function *f, const char *name)
     if (f->depth > 0 && f->head->arena)
         word(e, &w, arena_printf(e->cx->scratch, "const %s *at", routine_plan_type(e, f->r)));
     if (f->head->s)
-        word(e, &w, strcmp(f->part, "backward") == 0 ? "const RtStep *s" : "RtStep *s");
+        word(e, &w, f->head->sums ? "RtStep *s" : "const RtStep *s");
     if (f->head->n)
         word(e, &w, "Dims n");
     for (int d = 0; d < f->depth; d++)
@@ -345,7 +346,7 @@ static void write_count(Emitter *e)
         const MeanSlot *m = &e->p->means.at[i];
         if (m->count == NULL)
             continue;
-        f.head->s = true;
+        f.head->s = f.head->sums = true;
         vec_push(e->cx->scratch, &f.rows, ((Row){
             arena_printf(e->cx->scratch, "    s->count[S_%s] += (double)(%s);", e->slot[i],
                          dim_c(&f.dims, m->count)),

@@ -33,7 +33,7 @@ static const char *const reserved[] = {
     "strcat", "strcmp", "strcpy", "strlen", "tan", "tanh", "tgamma", "trunc", "y0", "y1", "yn",
     "linux", "unix", "i386",
     "Dims", "Plan", "run", "arena", "at", "add", "later", "add_later", "key", "sample", "stream",
-    "i", "j", "chunk", "block", "from", "to", "end", "part", "row", "work", "micro", "dims", "n", "s", "p", "d_p",
+    "i", "j", "chunk", "block", "from", "to", "end", "part", "row", "micro", "dims", "n", "s", "p", "d_p",
 };
 
 bool emit_is_reserved(const char *name)

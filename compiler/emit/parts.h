@@ -131,7 +131,11 @@ const char *routine_plan_function(Emitter *e, const Routine *r);
 bool        routine_has_arena(const Routine *r);
 
 /* Which values of a step a function needs. */
-typedef struct { bool p, d_p, arena, s, n; bool *input, *output; } FunctionHead;
+typedef struct {
+    bool p, d_p, arena, s, n;
+    bool sums;                                  /* writes to s->sum or s->count                 */
+    bool *input, *output;
+} FunctionHead;
 FunctionHead *function_head(Emitter *e, const Routine *r, const char *part);
 /* The arguments of a call from the step: run->p and so on. */
 void          function_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part);
