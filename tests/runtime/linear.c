@@ -1,4 +1,4 @@
-/* linear.c -- a hand-written program in the form of emitted code: a linear regression on a CSV file.
+/* linear.c -- a hand-written program in the form of emitted code: a linear regression on a CSV.
  *
  * It proves the contract of rt.h without the compiler: y = x @ w + b, loss = mean((y - t)^2), with
  * mu fitted on the training rows. Options -DREAL=double and -DREAL_KIND=RT_F64 give fp64.
@@ -168,7 +168,9 @@ static const RtInput linear_inputs[] = {
 };
 static const RtSlot linear_slots[] = { { "loss", "mean((y - t)^2)", 1, "linear.model:8" } };
 static const RtMetric linear_metrics[] = { { "rmse", "linear.model:9" } };
-static const RtObjective linear_objectives[] = { { "loss", 0, P_COUNT, OPTIMIZER, "linear.model:8" } };
+static const RtObjective linear_objectives[] = {
+    { "loss", 0, P_COUNT, OPTIMIZER, "linear.model:8" },
+};
 static const RtMap linear_maps[] = {
     { 0, RT_MAP_COLS, NULL, "linear.model:11" },
     { 1, RT_MAP_COL, "price", "linear.model:11" },
@@ -186,8 +188,9 @@ static const RtModel linear = {
         .present = true, .reader = "csv", .path = "linear.csv", .split = 0.8, .header = true,
         .maps = linear_maps, .n_maps = 2, .batch = 32, .accumulate = 1, .optimizer = OPTIMIZER,
         .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.01,
-        .schedule = RT_COSINE, .lr = 0.05, .lr_end = 0.0005, .warmup = 10, .clip = 100, .steps = 400,
-        .eval_every = 100, .save_every = 100, .keep = 2, .seed = 1, .where = "linear.model:10",
+        .schedule = RT_COSINE, .lr = 0.05, .lr_end = 0.0005, .warmup = 10, .clip = 100,
+        .steps = 400, .eval_every = 100, .save_every = 100, .keep = 2, .seed = 1,
+        .where = "linear.model:10",
     },
     .input_shape = linear_input_shape, .map_range = linear_map_range,
     .arena_bytes = linear_arena_bytes, .step = linear_step, .evaluate = linear_evaluate,

@@ -1,0 +1,240 @@
+/* test_optim.c -- optimizers against formulas in double, norm, clip, the finite gate. */
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "cm.h"
+#include "run.h"
+
+enum { GAP = 3, A = 70001, B = 5, N = A + GAP + B + 4 };
+
+static const RtParam params[] = {
+    { .path = "a", .role = RT_WEIGHT, .decay = true, .rank = 1, .shape = { A }, .at = 0 },
+    { .path = "b.*", .role = RT_BIAS, .rank = 1, .shape = { B }, .at = A + GAP },
+    { .path = "s", .role = RT_STATE, .rank = 1, .shape = { 4 }, .at = A + GAP + B },
+};
+static const RtSlot slots[] = { { "loss", "mean(l)", 1, "a.model:1" } };
+static RtModel model = { .name = "o", .params = params, .n_params = 3, .n_elems = N,
+                         .slots = slots, .n_slots = 1 };
+
+typedef struct { RtRun run; RtState state; RtOptions opt; double *p, *m, *v; } Fixture;
+
+static double value(const void *at, ptrdiff_t i)
+{
+    return model.real == RT_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+}
+
+static void set(void *at, ptrdiff_t i, double x)
+{
+    if (model.real == RT_F64)
+        ((double *)at)[i] = x;
+    else
+        ((float *)at)[i] = (float)x;
+}
+
+static Fixture *fixture(RtType real, RtTrain t)
+{
+    model.real = real;
+    Fixture *f = rt_alloc(sizeof *f, "a test");
+    f->opt.train = t;
+    f->run = (RtRun){ .model = &model, .state = &f->state };
+    f->state.opt = &f->opt;
+    f->run.p = rt_alloc(N * sizeof(double), "a test");
+    f->run.d_p = rt_alloc(N * sizeof(double), "a test");
+    f->state.m = rt_optim_states(&t) > 0 ? rt_alloc(N * sizeof(double), "a test") : NULL;
+    f->state.v = rt_optim_states(&t) > 1 ? rt_alloc(N * sizeof(double), "a test") : NULL;
+    f->state.pieces = rt_optim_pieces(&model, &f->state.n_pieces);
+    f->state.piece_sums = rt_alloc((size_t)f->state.n_pieces * sizeof(double), "a test");
+    f->p = rt_alloc(N * sizeof(double), "a test");
+    f->m = rt_alloc(N * sizeof(double), "a test");
+    f->v = rt_alloc(N * sizeof(double), "a test");
+    for (ptrdiff_t i = 0; i < N; i++) {
+        set(f->run.p, i, sin((double)i));
+        f->p[i] = value(f->run.p, i);
+    }
+    return f;
+}
+
+static void gradient(Fixture *f, int step)
+{
+    for (ptrdiff_t i = 0; i < N; i++)
+        set(f->run.d_p, i, i < A + GAP + B && (i < A || i >= A + GAP)
+            ? 0.01 * cos(0.37 * (double)i + step) : 0);
+}
+
+static void reference(Fixture *f, const RtStep *s)          /* the formulas, element by element  */
+{
+    const RtTrain *t = &f->opt.train;
+    const double n = (double)(s->applied + 1);
+    for (ptrdiff_t i = 0; i < A + GAP + B; i++) {
+        const double decay = i < A ? t->weight_decay : 0;
+        double g = value(f->run.d_p, i) * s->factor, *p = &f->p[i], *m = &f->m[i], *v = &f->v[i];
+        if (t->optimizer == RT_ADAMW)
+            *p -= s->lr * decay * *p;
+        else
+            g += decay * *p;
+        if (i >= A && i < A + GAP)
+            continue;
+        if (t->optimizer == RT_SGD) {
+            *m = t->momentum * *m + g;
+            *p -= s->lr * (t->nesterov ? g + t->momentum * *m : *m);
+            continue;
+        }
+        *m = t->beta1 * *m + (1 - t->beta1) * g;
+        *v = t->beta2 * *v + (1 - t->beta2) * g * g;
+        *p -= s->lr * (*m / (1 - pow(t->beta1, n)))
+            / (sqrt(*v / (1 - pow(t->beta2, n))) + t->eps);
+    }
+}
+
+static void check(RtType real, RtTrain t)
+{
+    Fixture *f = fixture(real, t);
+    for (int step = 0; step < 4; step++) {
+        gradient(f, step);
+        RtStep s = { .lr = 0.01 * (step + 1), .applied = step };
+        rt_finite_and_norm(&f->run, &s);
+        assert_true(s.finite);
+        rt_clip(&f->run, &s);
+        reference(f, &s);
+        (t.optimizer == RT_SGD ? rt_update_sgd : t.optimizer == RT_ADAM ? rt_update_adam
+         : rt_update_adamw)(&f->run, &s);
+    }
+    const double bound = real == RT_F64 ? 1e-13 : 3e-6;
+    for (ptrdiff_t i = 0; i < N; i++)
+        if (!(fabs(value(f->run.p, i) - f->p[i]) <= bound * (1 + fabs(f->p[i]))))
+            fail_msg("element %td: %.12g, wanted %.12g", i, value(f->run.p, i), f->p[i]);
+}
+
+#define RULES .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 0.5
+
+static void sgd(void **unused)
+{
+    RT_UNUSED(unused);
+    for (RtType real = RT_F32; real <= RT_F64; real++) {
+        check(real, (RtTrain){ .optimizer = RT_SGD, RULES });
+        check(real, (RtTrain){ .optimizer = RT_SGD, .momentum = 0.9, RULES });
+        check(real, (RtTrain){ .optimizer = RT_SGD, .momentum = 0.9, .nesterov = true, RULES });
+    }
+}
+
+static void adam(void **unused)
+{
+    RT_UNUSED(unused);
+    check(RT_F32, (RtTrain){ .optimizer = RT_ADAM, RULES });
+    check(RT_F64, (RtTrain){ .optimizer = RT_ADAM, RULES });
+}
+
+static void adamw(void **unused)
+{
+    RT_UNUSED(unused);
+    check(RT_F32, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+    check(RT_F64, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+}
+
+/* Constant gradient: Adam's update has size lr at every step, bias correction included. */
+static void adam_step_size(void **unused)
+{
+    RT_UNUSED(unused);
+    Fixture *f = fixture(RT_F64, (RtTrain){ .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999 });
+    for (int step = 0; step < 100; step++) {
+        const double before = value(f->run.p, 0);
+        set(f->run.d_p, 0, 0.25);
+        RtStep s = { .lr = 0.01, .applied = step, .finite = true, .factor = 1 };
+        rt_update_adamw(&f->run, &s);
+        assert_true(fabs(before - value(f->run.p, 0) - 0.01) < 1e-9);
+    }
+}
+
+static void norm_and_clip(void **unused)
+{
+    RT_UNUSED(unused);
+    for (RtType real = RT_F32; real <= RT_F64; real++) {
+        Fixture *f = fixture(real, (RtTrain){ .clip = 2 });
+        gradient(f, 1);
+        double squares = 0;
+        for (ptrdiff_t i = 0; i < N; i++)
+            squares += value(f->run.d_p, i) * value(f->run.d_p, i);
+        RtStep s = { 0 };
+        rt_finite_and_norm(&f->run, &s);
+        assert_true(s.finite && fabs(s.norm - sqrt(squares)) < 1e-12 * s.norm && s.factor == 1);
+        rt_clip(&f->run, &s);
+        assert_true(s.norm <= 2 ? s.factor == 1 : fabs(s.factor * s.norm - 2) < 1e-12);
+        f->opt.train.clip = s.norm / 4;
+        rt_clip(&f->run, &s);
+        assert_true(fabs(s.factor - 0.25) < 1e-15);
+    }
+}
+
+static void norm_beyond_the_range_of_squares(void **unused)
+{
+    RT_UNUSED(unused);
+    Fixture *f = fixture(RT_F64, (RtTrain){ .clip = 1 });
+    set(f->run.d_p, 7, 3e200);
+    set(f->run.d_p, 8, 4e200);
+    RtStep s = { 0 };
+    rt_finite_and_norm(&f->run, &s);
+    assert_true(s.finite && fabs(s.norm - 5e200) < 1e188);
+    f = fixture(RT_F32, (RtTrain){ .clip = 1 });
+    set(f->run.d_p, 7, 3e38);
+    rt_finite_and_norm(&f->run, &s);
+    assert_true(s.finite && fabs(s.norm - (double)3e38f) < 1e30);
+}
+
+static void nothing_moves_unless_finite(void **unused)
+{
+    RT_UNUSED(unused);
+    static const double bad[] = { NAN, INFINITY, -INFINITY };
+    for (int k = 0; k < 8; k++) {
+        const RtType real = k % 2 ? RT_F64 : RT_F32;
+        Fixture *f = fixture(real, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+        gradient(f, 0);
+        RtStep s = { .lr = 1 };
+        if (k / 2 < 3)
+            set(f->run.d_p, k < 4 ? A - 1 : A + GAP, bad[k / 2]);
+        else
+            s.sum[0] = NAN;                     /* the loss itself                               */
+        rt_finite_and_norm(&f->run, &s);
+        assert_false(s.finite);
+        rt_clip(&f->run, &s);
+        rt_update_adamw(&f->run, &s);
+        for (ptrdiff_t i = 0; i < N; i++)
+            assert_true(value(f->run.p, i) == f->p[i] && value(f->state.m, i) == 0);
+    }
+}
+
+static void same_bits_for_every_thread_count(void **unused)
+{
+    RT_UNUSED(unused);
+#ifdef _OPENMP
+    double norm[4];
+    float p[4][8];
+    for (int threads = 1; threads <= 4; threads++) {
+        omp_set_num_threads(threads);
+        Fixture *f = fixture(RT_F32, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+        gradient(f, 2);
+        RtStep s = { .lr = 0.1 };
+        rt_finite_and_norm(&f->run, &s);
+        rt_clip(&f->run, &s);
+        rt_update_adamw(&f->run, &s);
+        norm[threads - 1] = s.norm;
+        memcpy(p[threads - 1], (float *)f->run.p + 33000, sizeof p[0]);
+    }
+    for (int i = 1; i < 4; i++) {
+        assert_true(norm[i] == norm[0]);
+        assert_memory_equal(p[i], p[0], sizeof p[0]);
+    }
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sgd), cmocka_unit_test(adam), cmocka_unit_test(adamw),
+        cmocka_unit_test(adam_step_size), cmocka_unit_test(norm_and_clip),
+        cmocka_unit_test(norm_beyond_the_range_of_squares),
+        cmocka_unit_test(nothing_moves_unless_finite),
+        cmocka_unit_test(same_bits_for_every_thread_count),
+    };
+    return cmocka_run_group_tests_name("optim", tests, NULL, NULL);
+}
