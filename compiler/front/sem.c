@@ -1,0 +1,247 @@
+/* sem.c -- semantic analysis from top to bottom.
+ *
+ * In: the tree of a model file, -D overrides, the prelude. Out: the checked tree. Declarations
+ * first, then the model is built (what it declares) and evaluated once per phase (what it
+ * computes), then the train block is read. Mistakes of one part do not keep the others from being
+ * looked at, but nothing is said twice.
+ */
+#include "front/sem_parts.h"
+
+#include <string.h>
+
+/* ---- declarations of a file ---------------------------------------------------------------- */
+
+static void declare_decl(Sem *s, Scope *sc, const Ast *a, bool prelude)
+{
+    Thing *old = scope_find_here(sc, a->name);
+    if (old) {
+        Diag *d = sem_error(s, a->at, "%s is declared twice", a->name);
+        sem_note(s, d, old->span, "the first %s", a->name);
+        return;
+    }
+    Decl *decl = NEW(s->arena, Decl);
+    *decl = (Decl){ .name = a->name, .ast = a, .scope = sc, .prelude = prelude };
+    for (int list = 0; list < 2; list++) {
+        const AstList *formals = list ? &a->args : &a->params;
+        for (int i = 0; i < formals->len; i++)
+            for (int k = 0; k < i; k++)
+                if (formals->at[i]->name == formals->at[k]->name)
+                    sem_error(s, formals->at[i]->at, "argument %s is declared twice",
+                              formals->at[i]->name);
+    }
+    Thing *t = thing_new(s, THING_DECL, a->at);
+    t->decl = decl;
+    if (a->kind != AST_MODEL) {
+        scope_set(s, sc, a->name, t);
+    } else if (s->model) {
+        Diag *d = sem_error(s, a->at, "this version has one model per program");
+        sem_note(s, d, s->model->ast->at, "the first model");
+    } else {
+        s->model = decl;
+    }
+}
+
+static void declare_all(Sem *s, Scope *sc, const Ast *file, bool prelude)
+{
+    for (int i = 0; i < file->items.len; i++) {
+        const Ast *a = file->items.at[i];
+        if (a->kind == AST_LAYER || a->kind == AST_FUNC || a->kind == AST_MODEL)
+            declare_decl(s, sc, a, prelude);
+    }
+    for (int i = 0; i < file->items.len; i++) {
+        const Ast *a = file->items.at[i];
+        if (a->kind == AST_CONST)
+            sem_declare_const(s, sc, a, !prelude);
+        else if (a->kind == AST_BATCH || a->kind == AST_DIM)
+            sem_declare_dim(s, a);
+    }
+}
+
+static void read_prelude(Sem *s)
+{
+    s->prelude = scope_new(s, NULL);
+    if (!s->opt->prelude)
+        return;
+    int file = source_read(s->cx, s->opt->prelude);
+    if (file)
+        declare_all(s, s->prelude, parse_source(s->cx, file), true);
+}
+
+/* ---- -D ------------------------------------------------------------------------------------ */
+
+static void take_defines(Sem *s)
+{
+    s->defines = map_new(s->arena);
+    for (int i = 0; i < s->opt->n_defines; i++)
+        map_set(s->defines, intern(s->cx, s->opt->defines[i].name), (void *)&s->opt->defines[i]);
+}
+
+/* What -D names must be a constant of the file. */
+static void check_defines(Sem *s)
+{
+    for (int i = 0; i < s->opt->n_defines; i++) {
+        const char *name = intern(s->cx, s->opt->defines[i].name);
+        if (!map_get(s->defines, name))
+            continue;
+        const Symbol *sym = dims_find(s->dims, name);
+        if (sym) {
+            Diag *d = sem_error(s, (Span){ 0 }, "-D %s: %s is bound when the program starts", name,
+                                name);
+            sem_note(s, d, sym->span, "%s is declared here", name);
+            sem_hint(d, sym->kind == SYM_BATCH ? "give --batch to the program"
+                                               : "give --dims %s=%s to the program",
+                     name, s->opt->defines[i].value);
+            continue;
+        }
+        VEC(const char *) names = { 0 };
+        for (int k = 0; k < s->global->values.len; k++) {
+            ThingKind kind = s->global->values.at[k].thing->kind;
+            if (kind == THING_DIM || kind == THING_REAL || kind == THING_BOOL)
+                vec_push(s->arena, &names, s->global->values.at[k].name);
+        }
+        Diag *d = sem_error(s, (Span){ 0 }, "-D %s: the model has no constant %s", name, name);
+        sem_did_you_mean(d, name, names.at, names.len);
+    }
+}
+
+/* ---- the model's inputs -------------------------------------------------------------------- */
+
+static bool input_range(Sem *s, const Ast *type, CheckedInput *in)
+{
+    if (!type->value)
+        return true;
+    if (in->type->dtype != DT_I32) {
+        sem_error(s, type->value->span, "a range is for int inputs: %s is %s", in->name,
+                  sem_type_text(s, in->type));
+        return false;
+    }
+    in->lo = sem_eval_dim(s, type->value->left, "the start of a range");
+    in->hi = sem_eval_dim(s, type->value->right, "the end of a range");
+    if (!in->lo || !in->hi)
+        return false;
+    int64_t lo, hi;
+    if (dim_value(in->lo, &lo) && dim_value(in->hi, &hi) && hi <= lo) {
+        sem_error(s, type->value->span, "the range of %s is empty: %s to %s", in->name,
+                  sem_dim_text(s, in->lo), sem_dim_text(s, in->hi));
+        return false;
+    }
+    if (type->args.len == 0)
+        return true;
+    const Ast   *a = type->args.at[0];
+    const Thing *t = sem_eval(s, a);
+    if (!thing_whole(t, &in->ignore) || in->ignore >= 0 || type->args.len > 1) {
+        if (t->kind != THING_POISON)
+            sem_error(s, a->span, "one ignored label can be given, below 0: in 0..V or -100");
+        return false;
+    }
+    in->has_ignore = true;
+    return true;
+}
+
+static void declare_input(Sem *s, const Ast *a)
+{
+    if (!a->type || !a->type->flag) {
+        Diag *d = sem_error(s, a->span, "input %s needs a type", a->name);
+        sem_hint(d, "for example %s: [B, 8], or %s: int[B] in 0..10", a->name, a->name);
+        return;
+    }
+    if (a->value)
+        sem_error(s, a->value->span, "an input has no default");
+    for (int i = 0; i < s->out->inputs.len; i++)
+        if (s->out->inputs.at[i].name == a->name)
+            return;                             /* said with the arguments */
+    const Type  *type = sem_eval_type(s, a->type, a->name);
+    CheckedInput in = { .name = a->name, .type = type, .span = a->at };
+    if (!type || !input_range(s, a->type, &in))
+        return;
+    bool first = type->rank > 0;
+    for (int i = 0; i < type->rank; i++)
+        first = first && dim_has_kind(type->dim[i], SYM_BATCH) == (i == 0);
+    if (!first || type->dim[0] != dim_sym(s->dims, s->batches.at[0])) {
+        Diag *d = sem_error(s, a->type->span, "the first axis of an input, and only that, is the "
+                            "sample axis");
+        if (s->batches.len)
+            sem_note(s, d, s->batches.at[0]->span, "the sample axis %s is declared here",
+                     s->batches.at[0]->name);
+        else
+            sem_hint(d, "declare it: batch B");
+        return;
+    }
+    vec_push(s->arena, &s->out->inputs, in);
+}
+
+/* ---- the model ----------------------------------------------------------------------------- */
+
+static bool build_model(Sem *s)
+{
+    static const AstList none = { 0 };
+    const Ast *a = s->model->ast;
+    Scope     *scope = scope_new(s, s->global);
+    int        before = diag_count(s->cx);
+    Frame      f;
+    frame_push(s, &f, s->model, scope, a->at);
+    bool fine = sem_bind_brackets(s, s->model, a->at, &none, scope);
+    for (int i = 0; i < a->args.len; i++)
+        declare_input(s, a->args.at[i]);
+    frame_pop(s);
+    if (!fine || diag_count(s->cx) > before)
+        return false;
+    s->main = sem_build(s, s->model, scope, "", "", -1, a->at);
+    return s->main != NULL;
+}
+
+static void check_model(Sem *s)
+{
+    s->out->name = s->model->name;
+    s->out->file = s->model->ast->span.file;
+    if (!build_model(s))
+        return;
+    sem_run_model(s, true);
+    if (diag_count(s->cx))
+        return;
+    sem_run_model(s, false);
+    if (diag_count(s->cx))
+        return;
+    sem_mark_used(s);
+    sem_check_params(s);
+    if (!s->out->has_loss && s->out->outputs.len == 0 && s->out->metrics.len == 0) {
+        Diag *d = sem_error(s, s->model->ast->at, "model %s has no loss and no output", s->model->name);
+        sem_hint(d, "loss = mean(...) trains it, output y = ... computes y");
+    }
+}
+
+Checked *sem_check(Context *cx, Ast *file, const SemOptions *opt)
+{
+    Sem *s = NEW(cx->arena, Sem);
+    s->cx = cx;
+    s->arena = cx->arena;
+    s->opt = opt;
+    s->dims = dims_new(cx);
+    s->out = NEW(cx->arena, Checked);
+    s->out->cx = cx;
+    s->out->dims = s->dims;
+    s->mean_slots = map_new(s->arena);
+    read_prelude(s);
+    s->global = scope_new(s, s->prelude);
+    take_defines(s);
+    declare_all(s, s->global, file, false);
+    if (s->model)
+        check_model(s);
+    else if (diag_count(cx) == 0)
+        sem_error(s, file->span, "the file has no model");
+    check_defines(s);
+    const Ast *train = NULL;
+    for (int i = 0; i < file->items.len; i++) {
+        const Ast *a = file->items.at[i];
+        if (a->kind != AST_TRAIN)
+            continue;
+        if (train) {
+            Diag *d = sem_error(s, a->span, "a second train block");
+            sem_note(s, d, train->span, "the first train block");
+        }
+        train = train ? train : a;
+    }
+    sem_train(s, train);
+    sem_finish_messages(s);
+    return diag_count(cx) ? NULL : s->out;
+}

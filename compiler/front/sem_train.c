@@ -1,0 +1,327 @@
+/* sem_train.c -- the train block: optimizer, schedule, numbers of a run.
+ *
+ * In: settings `key = value`. Out: a CheckedTrain with every value given or its default. Every key
+ * is known, every number in its range. The data setting is in sem_data.c.
+ */
+#include "front/sem_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- reading values ------------------------------------------------------------------------ */
+
+bool train_whole(Sem *s, const Ast *a, const char *what, int64_t least, int64_t *v)
+{
+    const Ast   *value = a->kind == AST_EVERY ? a->value : a;
+    const Thing *t = sem_eval(s, value);
+    if (t->kind == THING_POISON)
+        return false;
+    if (thing_whole(t, v) && *v >= least)
+        return true;
+    sem_error(s, value->span, "%s must be a whole number, %lld or more", what, (long long)least);
+    return false;
+}
+
+bool train_number(Sem *s, const Ast *a, const char *what, double least, double most, double *v)
+{
+    const Thing *t = sem_eval(s, a);
+    if (t->kind == THING_POISON)
+        return false;
+    if (thing_number(t, v) && *v >= least && *v <= most)
+        return true;
+    if (most < HUGE_VAL)
+        sem_error(s, a->span, "%s must be a number from %g to %g", what, least, most);
+    else
+        sem_error(s, a->span, "%s must be a number, %g or more", what, least);
+    return false;
+}
+
+/* Is `name` the k-th of the blank-separated names? -1 when it is none. */
+static int name_index(const char *names, const char *name)
+{
+    size_t len = strlen(name);
+    int    k = 0;
+    for (const char *p = names; *p; k++) {
+        size_t n = strcspn(p, " ");
+        if (n == len && strncmp(p, name, n) == 0)
+            return k;
+        p += n + (p[n] == ' ');
+    }
+    return -1;
+}
+
+static void suggest_word(Sem *s, Diag *d, const char *word, const char *names)
+{
+    VEC(const char *) list = { 0 };
+    for (const char *p = names; *p;) {
+        size_t n = strcspn(p, " ");
+        vec_push(s->arena, &list, arena_strndup(s->arena, p, n));
+        p += n + (p[n] == ' ');
+    }
+    sem_did_you_mean(d, word, list.at, list.len);
+}
+
+bool train_call(Sem *s, const Ast *a, TrainCall *call)
+{
+    int next = 0;
+    for (int i = 0; i < a->args.len; i++) {
+        const Ast *arg = a->args.at[i];
+        int        k = arg->name ? name_index(call->names, arg->name) : next++;
+        if (k < 0) {
+            Diag *d = sem_error(s, arg->at, "%s has no argument %s", a->left->name, arg->name);
+            suggest_word(s, d, arg->name, call->names);
+            return false;
+        }
+        if (k >= 8 || (!arg->name && name_index(call->names, "|") >= 0
+                       && k >= name_index(call->names, "|"))) {
+            Diag *d = sem_error(s, arg->span, "this argument of %s needs its name", a->left->name);
+            sem_hint(d, "the arguments are %s", call->names);
+            return false;
+        }
+        if (call->value[k]) {
+            sem_error(s, arg->span, "%s is given twice", arg->name ? arg->name : "an argument");
+            return false;
+        }
+        call->value[k] = arg->value;
+    }
+    return true;
+}
+
+static const char *called(const Ast *a)
+{
+    return a->kind == AST_CALL && a->left->kind == AST_NAME ? a->left->name : NULL;
+}
+
+/* ---- optimizer and schedule ---------------------------------------------------------------- */
+
+static void schedule(Sem *s, const Ast *a)
+{
+    CheckedTrain *t = &s->out->train;
+    const char   *name = called(a);
+    TrainCall     c = { .names = "lr end warmup steps" };
+    t->schedule = SEM_CONSTANT;
+    if (!name) {
+        train_number(s, a, "lr", 0, HUGE_VAL, &t->lr);
+        t->lr_end = t->lr;
+        return;
+    }
+    int kind = name_index("constant linear cosine", name);
+    if (kind < 0) {
+        Diag *d = sem_error(s, a->span, "unknown schedule %s: constant, linear or cosine wanted", name);
+        suggest_word(s, d, name, "constant linear cosine");
+        return;
+    }
+    t->schedule = kind == 0 ? SEM_CONSTANT : kind == 1 ? SEM_LINEAR : SEM_COSINE;
+    if (!train_call(s, a, &c))
+        return;
+    if (!c.value[0]) {
+        sem_error(s, a->span, "%s needs the rate: %s(1e-3)", name, name);
+        return;
+    }
+    if (!train_number(s, c.value[0], "lr", 0, HUGE_VAL, &t->lr))
+        return;
+    t->lr_end = kind == 0 ? t->lr : kind == 1 ? 0 : 0.1 * t->lr;
+    if (c.value[1] && kind == 0)
+        sem_error(s, c.value[1]->span, "a constant rate has no end");
+    else if (c.value[1])
+        train_number(s, c.value[1], "end", 0, HUGE_VAL, &t->lr_end);
+    if (c.value[2])
+        train_whole(s, c.value[2], "warmup", 0, &t->warmup);
+    if (c.value[3])
+        train_whole(s, c.value[3], "steps", 1, &t->decay_steps);
+}
+
+static void betas(Sem *s, const Ast *a)
+{
+    const Thing *t = sem_eval(s, a);
+    double       v[2];
+    if (t->kind == THING_POISON)
+        return;
+    bool fits = t->kind == THING_TUPLE && t->items.len == 2;
+    for (int i = 0; fits && i < 2; i++)
+        fits = thing_number(t->items.at[i], &v[i]) && v[i] >= 0 && v[i] < 1;
+    if (!fits) {
+        sem_error(s, a->span, "betas are two numbers from 0 to below 1: (0.9, 0.999)");
+        return;
+    }
+    s->out->train.beta1 = v[0];
+    s->out->train.beta2 = v[1];
+}
+
+static void optimizer(Sem *s, const Ast *a)
+{
+    static const char *const arguments[] = { "lr momentum nesterov weight_decay",
+                                             "lr betas eps", "lr betas eps weight_decay" };
+    CheckedTrain *t = &s->out->train;
+    const char   *name = called(a);
+    int           kind = name ? name_index("sgd adam adamw", name) : -1;
+    if (kind < 0) {
+        Diag *d = name ? sem_error(s, a->span, "unknown optimizer %s: sgd, adam or adamw wanted", name)
+                       : sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
+        if (name)
+            suggest_word(s, d, name, "sgd adam adamw");
+        return;
+    }
+    TrainCall c = { .names = arguments[kind] };
+    t->optimizer = kind == 0 ? SEM_SGD : kind == 1 ? SEM_ADAM : SEM_ADAMW;
+    t->weight_decay = kind == 2 ? 0.01 : 0;
+    if (!train_call(s, a, &c))
+        return;
+    if (c.value[0])
+        schedule(s, c.value[0]);
+    else
+        sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", name, name);
+    if (kind == 0) {
+        if (c.value[1])
+            train_number(s, c.value[1], "momentum", 0, 1, &t->momentum);
+        if (c.value[2])
+            sem_eval_bool(s, c.value[2], "nesterov", &t->nesterov);
+        if (t->nesterov && t->momentum == 0)
+            sem_error(s, c.value[2]->span, "nesterov needs a momentum above 0");
+    } else {
+        if (c.value[1])
+            betas(s, c.value[1]);
+        if (c.value[2])
+            train_number(s, c.value[2], "eps", 0, 1, &t->eps);
+    }
+    if (c.value[3])
+        train_number(s, c.value[3], "weight_decay", 0, HUGE_VAL, &t->weight_decay);
+}
+
+/* ---- sizes --------------------------------------------------------------------------------- */
+
+static void set_dims(Sem *s, const Ast *a)
+{
+    if (a->kind != AST_TUPLE) {
+        sem_error(s, a->span, "the sizes of a run are written dims = (T: 128)");
+        return;
+    }
+    for (int i = 0; i < a->args.len; i++) {
+        const Ast *arg = a->args.at[i];
+        int64_t    v;
+        Symbol    *sym = arg->name ? dims_find(s->dims, arg->name) : NULL;
+        if (!arg->name) {
+            sem_error(s, arg->span, "a size needs its name: (T: 128)");
+        } else if (!sym) {
+            sem_unknown(s, arg->at, "size", arg->name, false);
+        } else if (sym->kind != SYM_DIM) {
+            Diag *d = sem_error(s, arg->at, sym->kind == SYM_BATCH
+                                ? "%s is the sample axis: batch = sets it"
+                                : "%s is a constant: it is set where it is declared, or with -D",
+                                arg->name);
+            sem_note(s, d, sym->span, "%s is declared here", arg->name);
+        } else if (train_whole(s, arg->value, arg->name, 1, &v)) {
+            sym->value = v;
+        }
+    }
+}
+
+/* The limits that the model declares hold at the sizes of the run. */
+static void check_limits(Sem *s, const Ast *at)
+{
+    int64_t *values = NEW_ARRAY(s->arena, int64_t, dims_count(s->dims) + 1);
+    for (int i = 0; i < dims_count(s->dims); i++) {
+        values[i] = dims_at(s->dims, i)->value;
+        if (values[i] == 0 && dims_at(s->dims, i)->kind == SYM_DIM)
+            return;
+    }
+    for (int i = 0; i < s->out->constraints.len; i++) {
+        const CheckedConstraint *c = &s->out->constraints.at[i];
+        int64_t l = dim_eval(c->left, values), r = dim_eval(c->right, values);
+        bool    holds = c->rel == SEM_LE ? l <= r : c->rel == SEM_LT ? l < r : c->rel == SEM_GE ? l >= r
+                      : c->rel == SEM_GT ? l > r : c->rel == SEM_EQ ? l == r : r != 0 && l % r == 0;
+        if (holds)
+            continue;
+        Diag *d = sem_error(s, at->span, "the sizes of the run break %s: %lld against %lld", c->text,
+                            (long long)l, (long long)r);
+        sem_note(s, d, c->span, "declared here");
+    }
+}
+
+/* ---- the block ----------------------------------------------------------------------------- */
+
+static const char setting_keys[] =
+    "data batch accumulate dims optimizer clip steps eval save log seed keep out";
+
+static void read_setting(Sem *s, const Ast *a)
+{
+    CheckedTrain *t = &s->out->train;
+    const Ast    *v = a->value;
+    const Thing  *text;
+    if (a->flag && strcmp(a->name, "data") != 0) {
+        sem_error(s, a->at, "%s has no block", a->name);
+        return;
+    }
+    switch (name_index(setting_keys, a->name)) {
+    case 0: sem_train_data(s, a); break;
+    case 1: train_whole(s, v, "batch", 1, &t->batch); break;
+    case 2: train_whole(s, v, "accumulate", 1, &t->accumulate); break;
+    case 3: set_dims(s, v); break;
+    case 4: optimizer(s, v); break;
+    case 5: train_number(s, v, "clip", 0, HUGE_VAL, &t->clip); break;
+    case 6: train_whole(s, v, "steps", 1, &t->steps); break;
+    case 7: train_whole(s, v, "eval", 0, &t->eval_every); break;
+    case 8: train_whole(s, v, "save", 0, &t->save_every); break;
+    case 9: train_whole(s, v, "log", 1, &t->log_every); break;
+    case 10: train_whole(s, v, "seed", 0, &t->seed); break;
+    case 11: train_whole(s, v, "keep", 1, &t->keep); break;
+    case 12:
+        text = sem_eval(s, v);
+        if (text->kind == THING_TEXT)
+            t->out = text->text;
+        else if (text->kind != THING_POISON)
+            sem_error(s, v->span, "out is the folder of a run, a text");
+        break;
+    default: {
+        Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
+        suggest_word(s, d, a->name, setting_keys);
+        sem_hint(d, "the settings are %s", setting_keys);
+    }
+    }
+}
+
+static void check_batch(Sem *s, const Ast *train)
+{
+    CheckedTrain *t = &s->out->train;
+    if (t->batch % t->accumulate != 0)
+        sem_error(s, train->span, "batch = %lld does not split into accumulate = %lld equal parts",
+                  (long long)t->batch, (long long)t->accumulate);
+    for (int i = 0; i < s->batches.len; i++)
+        s->batches.at[i]->value = t->batch / t->accumulate;
+}
+
+void sem_train(Sem *s, const Ast *train)
+{
+    CheckedTrain *t = &s->out->train;
+    *t = (CheckedTrain){ .split = 1, .batch = 32, .accumulate = 1, .optimizer = SEM_ADAMW,
+                         .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                         .schedule = SEM_CONSTANT, .lr = 1e-3, .lr_end = 1e-3, .steps = 1000,
+                         .log_every = 10, .seed = 1, .keep = 3 };
+    const Ast *sizes = train;
+    bool       seen[16] = { false };
+    for (int i = 0; train && i < train->items.len; i++) {
+        const Ast *a = train->items.at[i];
+        int        k = name_index(setting_keys, a->name);
+        if (a->kind != AST_SETTING || a->value->kind == AST_BAD)
+            continue;
+        if (k >= 0 && seen[k]) {
+            sem_error(s, a->at, "%s is set twice", a->name);
+            continue;
+        }
+        if (k >= 0)
+            seen[k] = true;
+        if (k == 3)
+            sizes = a;
+        read_setting(s, a);
+    }
+    if (!train)
+        return;
+    t->present = true;
+    t->span = train->span;
+    check_batch(s, train);
+    if (diag_count(s->cx))
+        return;
+    check_limits(s, sizes);
+    if (!s->out->has_loss)
+        sem_error(s, train->span, "there is a train block, but the model has no loss");
+}
