@@ -52,10 +52,17 @@ static bool matmul_is_plain(void)
     return plain == 1;
 }
 
+/* oneDNN takes what is large enough to pay for the call, from outside of parallel regions. */
+static bool matmul_is_onednn(const RtMatmul *p, int threads)
+{
+    const double work = (double)p->m * (double)p->n * (double)p->k;
+    return work > RT_MATMUL_SMALL && threads > 0 && !omp_in_parallel() && !matmul_is_plain();
+}
+
 static void matmul_one_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads)
 {
-    RT_UNUSED(matmul_is_plain);
-    rt_matmul_plain_f32(c, a, b, p, threads);
+    if (!matmul_is_onednn(p, threads) || !rt_matmul_onednn_f32(c, a, b, p))
+        rt_matmul_plain_f32(c, a, b, p, threads);
 }
 
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p)
