@@ -1,0 +1,447 @@
+/* fuse_text.c -- names of buffers, and the comment of each kernel.
+ *
+ * In: nodes with the model's names. Out: "h_a" for an unnamed value of the statement h; the formula
+ * of a kernel in the model's notation, and what was fused in it.
+ */
+#include "pass/fuse.h"
+
+#include <string.h>
+
+enum { WIDTH = 90, DEEP = 12, OPS_MAX = 6 };
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+static const char *sink_name(const Fuser *f, const Sink *k)
+{
+    switch (k->kind) {
+    case SINK_SUM: case SINK_COUNT: return f->p->means.at[k->index].name;
+    case SINK_GRAD:   return intern_printf(f->cx, "d_%s", f->p->params.at[k->index].name);
+    case SINK_OUTPUT: return f->p->outputs.at[k->index].name;
+    case SINK_RESULT: break;
+    }
+    return NULL;
+}
+
+/* An unnamed value belongs to the statement of the first value that is made of it. */
+void text_hints(Scope *s)
+{
+    Graph *g = s->g;
+    for (int i = g->sinks.len - 1; i >= 0; i--)
+        s->at[g->sinks.at[i].node->id].hint = sink_name(s->f, &g->sinks.at[i]);
+    for (int id = g->nodes.len - 1; id >= 0; id--) {
+        const Node *n = g->nodes.at[id];
+        if (n->name)
+            s->at[id].hint = n->name;
+        for (int i = 0; i < n->n_in && s->at[id].hint; i++)
+            s->at[n->in[i]->id].hint = s->at[id].hint;
+    }
+}
+
+const char *text_buffer_name(Scope *s, const Node *n)
+{
+    Context *cx = s->f->cx;
+    const char *hint = s->at[n->id].hint;
+    if (n->name)
+        return intern(cx, n->name);
+    return intern_printf(cx, "%s_a", hint ? hint : op_row(n->op)->name);
+}
+
+/* The name of a value of a loop's body. */
+static const char *name_in_body(const Graph *g, const Node *n)
+{
+    for (int depth = 0; n && !n->name && depth < DEEP; depth++) {
+        const Node *user = NULL;
+        for (int id = n->id + 1; id < g->nodes.len && !user; id++)
+            for (int i = 0; i < g->nodes.at[id]->n_in; i++)
+                if (g->nodes.at[id]->in[i] == n)
+                    user = g->nodes.at[id];
+        n = user;
+    }
+    return n ? n->name : NULL;
+}
+
+const char *text_carry_name(Scope *s, const Node *loop, int k)
+{
+    const Graph *body = loop->attr.loop->body;
+    const char  *name = name_in_body(body, body->args.at[k]);
+    if (body->args.at[k]->name)
+        name = body->args.at[k]->name;
+    else if (loop_result(body, k)->name)
+        name = loop_result(body, k)->name;
+    return name ? intern(s->f->cx, name) : intern_printf(s->f->cx, "carry%d", k);
+}
+
+const char *text_stack_name(Scope *s, const Node *loop, int j)
+{
+    const Loop *l = loop->attr.loop;
+    const Node *n = loop_result(l->body, l->n_carry + j);
+    const char *name = name_in_body(l->body, n), *tail = n->name ? "" : "_a";
+    if (!name)
+        name = "kept";
+    if (l->stack && strncmp(name, l->stack, strlen(l->stack)) != 0)
+        return intern_printf(s->f->cx, "%s_%s%s", l->stack, name, tail);
+    return intern_printf(s->f->cx, "%s%s", name, tail);
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+typedef struct {
+    Scope *s;
+    const Unit *u;
+    const Node *top;                            /* being defined                                */
+    bool   shapes, expand;                      /* types after names; values of this kernel written out */
+    int    left;                                /* nodes                                        */
+} Writer;
+
+static void write_node(Writer *w, Text *t, Node *n, int outer);
+
+static void write_shape(Writer *w, Text *t, const Type *type)
+{
+    if (!w->shapes || type->rank == 0)
+        return;
+    text_put(t, "[");
+    for (int i = 0; i < type->rank; i++)
+        text_add(t, "%s%s", i ? "," : "", dim_text(w->s->f->cx, type->dim[i]));
+    text_put(t, "]");
+}
+
+/* The name under which n lies in memory, or that its root in this kernel has. */
+static const char *stored_name(Writer *w, Scope *s, Node *n)
+{
+    const Info *x = &s->at[n->id];
+    View v;
+    if (n == w->top || x->free)
+        return NULL;
+    if (node_is_view(n) && !x->maker && !x->copier)
+        return NULL;
+    bool here = x->maker && x->maker->unit == w->u;
+    if (here && (w->expand || n->name == NULL) && !root_is_read(s, x->maker))
+        return NULL;
+    if (!node_is_readable(s, n) || !place_view(s, n, &v))
+        return NULL;
+    return here ? x->hint : v.buffer->name;
+}
+
+static const char *infix(Op op, int *level)
+{
+    switch (op) {
+    case OP_OR:  *level = 1; return " or ";
+    case OP_AND: *level = 2; return " and ";
+    case OP_EQ:  *level = 3; return " == ";
+    case OP_NE:  *level = 3; return " != ";
+    case OP_LT:  *level = 3; return " < ";
+    case OP_LE:  *level = 3; return " <= ";
+    case OP_ADD: *level = 4; return " + ";
+    case OP_SUB: *level = 4; return " - ";
+    case OP_MUL: *level = 5; return " * ";
+    case OP_DIV: *level = 5; return " / ";
+    case OP_FDIV: *level = 5; return " // ";
+    case OP_MOD: *level = 5; return " % ";
+    case OP_MATMUL: *level = 5; return " @ ";
+    case OP_POW: *level = 7; return "^";
+    default: return NULL;
+    }
+}
+
+static void write_call(Writer *w, Text *t, const char *name, const Node *n)
+{
+    text_add(t, "%s(", name);
+    for (int i = 0; i < n->n_in; i++) {
+        text_put(t, i ? ", " : "");
+        write_node(w, t, n->in[i], 0);
+    }
+    text_put(t, ")");
+}
+
+static void write_reduce(Writer *w, Text *t, Node *n, int outer)
+{
+    const char *name = n->op == OP_SUM ? "sum" : n->op == OP_AMAX ? "max" : n->op == OP_AMIN ? "min"
+                     : op_row(n->op)->name;
+    text_add(t, "%s%s over ", outer > 4 ? "(" : "", name);
+    for (int i = 0; i < n->attr.n_axes; i++)
+        text_add(t, "%s%s", i ? "," : "",
+                 dim_text(w->s->f->cx, n->in[0]->type->dim[n->attr.axes[i]]));
+    text_put(t, " of ");
+    write_node(w, t, n->in[0], 5);
+    text_put(t, outer > 4 ? ")" : "");
+}
+
+static void write_slice(Writer *w, Text *t, Node *n)
+{
+    Fuser *f = w->s->f;
+    write_node(w, t, n->in[0], 8);
+    text_put(t, "[");
+    for (int k = 0; k < n->type->rank; k++) {
+        const Dim *hi = dim_add(f->ds, n->attr.lo[k], n->type->dim[k]);
+        bool whole = dim_same(n->type->dim[k], n->in[0]->type->dim[k]);
+        text_put(t, k ? "," : "");
+        if (whole)
+            text_put(t, ":");
+        else
+            text_add(t, "%s..%s", dim_text(f->cx, n->attr.lo[k]), dim_text(f->cx, hi));
+    }
+    text_put(t, "]");
+}
+
+static void write_leaf(Writer *w, Text *t, Scope *s, Node *n)
+{
+    Context *cx = w->s->f->cx;
+    if (n->op == OP_CONST)
+        text_add(t, "%g", n->attr.value);
+    else if (n->op == OP_DIM)
+        text_put(t, dim_text(cx, n->attr.dim));
+    else if (n->op == OP_IOTA)
+        text_add(t, "0..%s", dim_text(cx, n->type->dim[n->attr.axes[0]]));
+    else if (n->op == OP_SEED)
+        text_add(t, "seed_%s", s->f->p->means.at[n->attr.index].name);
+    else if (n->op == OP_ARG)
+        text_put(t, s->loop && s->loop->var ? s->loop->var : "i");
+    else
+        text_put(t, n->name ? n->name : op_row(n->op)->name);
+}
+
+static void write_matrix(Writer *w, Text *t, Node *n, bool turned, int level)
+{
+    write_node(w, t, n, turned ? 8 : level);
+    text_put(t, turned ? "'" : "");
+}
+
+static void write_infix(Writer *w, Text *t, const Node *n, const char *op, int level, int outer)
+{
+    bool product = n->op == OP_MATMUL;
+    text_put(t, outer > level ? "(" : "");
+    write_matrix(w, t, n->in[0], product && n->attr.ta, level);
+    text_put(t, op);
+    write_matrix(w, t, n->in[1], product && n->attr.tb, level + 1);
+    text_put(t, outer > level ? ")" : "");
+}
+
+static void write_op(Writer *w, Text *t, Node *n, int outer)
+{
+    int level = 0;
+    const char *op = infix(n->op, &level);
+    if (op)
+        write_infix(w, t, n, op, level, outer);
+    else if (n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_CAST || n->op == OP_STOP)
+        write_node(w, t, n->in[0], outer);
+    else if (n->op == OP_TRANSPOSE) {
+        write_node(w, t, n->in[0], 8);
+        text_put(t, "'");
+    } else if (n->op == OP_NEG) {
+        text_put(t, outer > 5 ? "(-" : "-");
+        write_node(w, t, n->in[0], 6);
+        text_put(t, outer > 5 ? ")" : "");
+    } else if (n->op == OP_NOT) {
+        text_put(t, "not ");
+        write_node(w, t, n->in[0], 8);
+    } else if (n->op == OP_SLICE)
+        write_slice(w, t, n);
+    else if (n->op == OP_GATHER) {
+        write_node(w, t, n->in[0], 8);
+        text_put(t, "[");
+        write_node(w, t, n->in[1], 0);
+        text_put(t, "]");
+    } else if (op_is(n, CLASS_REDUCE))
+        write_reduce(w, t, n, outer);
+    else
+        write_call(w, t, op_row(n->op)->name, n);
+}
+
+static void write_node(Writer *w, Text *t, Node *n, int outer)
+{
+    Scope *s = scope_of(w->s, n), *old = w->s;
+    n = node_resolve(&s, n);
+    w->s = s;
+    const char *name = stored_name(w, s, n);
+    const Info *x = &s->at[n->id];
+    if (name) {
+        text_put(t, name);
+        write_shape(w, t, n->type);
+    } else if (w->left-- <= 0)
+        text_put(t, "...");
+    else if (n->n_in == 0 || (x->free && n->n_in == 0))
+        write_leaf(w, t, s, n);
+    else if (n->op == OP_RESULT)
+        write_node(w, t, n->in[0], outer);
+    else
+        write_op(w, t, n, outer);
+    w->s = old;
+}
+
+/* ---- formulas ------------------------------------------------------------------------------- */
+
+static size_t columns(const Text *t)
+{
+    return t->len;
+}
+
+static void write_left(Writer *w, Text *t, const Buffer *b, const Type *type, How how)
+{
+    text_put(t, b->name);
+    bool shapes = w->shapes;
+    w->shapes = true;
+    write_shape(w, t, type);
+    w->shapes = shapes;
+    text_put(t, how == HOW_REPLACE ? " = " : how == HOW_ADD ? " += " : " (+)= ");
+}
+
+/* One equation per stored value. */
+static void write_map(Writer *w, Text *t, Unit *u)
+{
+    const Root *last = NULL;
+    for (int i = 0; i < u->kernel->effects.len; i++) {
+        const Effect *e = &u->kernel->effects.at[i];
+        Dest *d = u->target[i];
+        const Root *r = NULL;
+        for (int j = 0; j < u->roots.len; j++)
+            for (int k = 0; k < u->roots.at[j]->dests.len; k++)
+                if (&u->roots.at[j]->dests.at[k] == d)
+                    r = u->roots.at[j];
+        if (r == last || !r)
+            continue;
+        last = r;
+        text_put(t, t->len ? "; " : "");
+        write_left(w, t, u->operands.at[e->access.arg].buffer, r->node->type, d->how);
+        w->top = r->kind == ROOT_COPY ? NULL : r->node;
+        w->left = DEEP * DEEP;
+        if (r->kind != ROOT_COPY && op_is(r->node, CLASS_REDUCE))
+            write_reduce(w, t, r->node, 0);
+        else if (r->kind == ROOT_COPY)
+            write_node(w, t, r->node, 0);
+        else
+            write_op(w, t, r->node, 0);
+    }
+}
+
+static void write_product(Writer *w, Text *t, Unit *u, const Operand *operands)
+{
+    Node *n = u->node;
+    const Info *x = &w->s->at[n->id];
+    write_left(w, t, operands[0].buffer, n->type, x->dests.at[0].how);
+    w->top = n;
+    w->left = DEEP * DEEP;
+    if (n->op == OP_SCATTER) {
+        text_put(t, "rows ");
+        write_node(w, t, n->in[1], 0);
+        text_put(t, " added at ");
+        write_node(w, t, n->in[0], 0);
+    } else if (x->product) {
+        write_infix(w, t, x->product, " @ ", 5, 0);
+        text_add(t, " + %s", operands[3].buffer->name);
+    } else {
+        write_infix(w, t, n, " @ ", 5, 0);
+    }
+}
+
+static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
+{
+    const Node *n = u->node;
+    bool grad = n->op == OP_ATTENTION_GRAD;
+    int  at = grad ? 3 : 2;
+    (void)w;
+    if (grad)
+        text_add(t, "%s, %s, %s", o[0].buffer->name, o[1].buffer->name, o[2].buffer->name);
+    else
+        text_add(t, "%s, %s", o[0].buffer->name, o[1].buffer->name);
+    text_add(t, " = %s(%s, %s, %s%s)", grad ? "gradient of attention" : "attention",
+             o[at].buffer->name, o[at + 1].buffer->name, o[at + 2].buffer->name,
+             n->attr.causal ? ", causal" : "");
+}
+
+static void write_formula(Scope *s, Unit *u, Kernel *k, const Operand *operands)
+{
+    Text t = text_new(s->f->cx->arena);
+    for (int i = 0; i < 4; i++) {               /* ever shorter forms */
+        Writer w = { .s = s, .u = u, .shapes = i == 0, .expand = i < 2 };
+        t = text_new(s->f->cx->arena);
+        if (u->kind == UNIT_MAP)
+            write_map(&w, &t, u);
+        else if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
+            write_attention(&w, &t, u, operands);
+        else
+            write_product(&w, &t, u, operands);
+        if (columns(&t) <= WIDTH)
+            break;
+    }
+    k->formula = t.at;
+}
+
+/* ---- what a kernel is ----------------------------------------------------------------------- */
+
+typedef struct { Op op[OPS_MAX + 1]; int n; } OpList;
+
+static void list_op(OpList *l, Op op)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->op[i] == op)
+            return;
+    if (l->n <= OPS_MAX)
+        l->op[l->n++] = op;
+}
+
+static void list_ops(Scope *s, const Unit *u, const Kernel *k, OpList *l)
+{
+    for (int i = 0; i < k->values.len; i++) {
+        const Value *v = &k->values.at[i];
+        if (v->kind == VAL_POINT || v->kind == VAL_DRAW || v->kind == VAL_REDUCE)
+            list_op(l, v->op);
+        else if (v->kind == VAL_LOAD && v->access.index >= 0)
+            list_op(l, OP_GATHER);
+    }
+    for (int i = 0; i < u->roots.len; i++)
+        if (u->roots.at[i]->kind == ROOT_COLUMN || u->roots.at[i]->kind == ROOT_TOTAL)
+            list_op(l, OP_SUM);
+    if (u->node && u->kind != UNIT_MAP)
+        list_op(l, s->at[u->node->id].product ? OP_MATMUL : u->node->op);
+    if (u->kind == UNIT_CALL && s->at[u->node->id].product)
+        list_op(l, OP_ADD);
+}
+
+static void write_what(Scope *s, Unit *u, Kernel *k)
+{
+    Text   t = text_new(s->f->cx->arena);
+    OpList l = { .n = 0 };
+    const Node *n = u->kind == UNIT_MAP ? u->roots.at[u->roots.len - 1]->node : u->node;
+    const Kernel *from = n->undoes ? map_get(s->f->kernel_of, n->undoes) : NULL;
+    list_ops(s, u, k, &l);
+    if (u->backward && from)
+        text_add(&t, "gradient of k%d", from->number);
+    for (int i = 0; i < l.n && i < OPS_MAX; i++)
+        text_add(&t, "%s%s", i ? "+" : t.len ? ", " : "", op_row(l.op[i])->name);
+    if (l.n > OPS_MAX)
+        text_put(&t, "+...");
+    k->what = t.len ? t.at : "copy";
+}
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static void name_arguments(Fuser *f, Kernel *k, const Operand *operands)
+{
+    for (int i = 0; i < k->args.len; i++) {
+        const char *base = operands[i].buffer->name, *name = base;
+        for (int j = 0, n = 2; j < i; j++)
+            if (k->args.at[j].name == name) {
+                name = k->args.at[i].written && n == 2 ? intern_printf(f->cx, "%s_next", base)
+                                                       : intern_printf(f->cx, "%s_%d", base, n);
+                n++;
+                j = -1;
+            }
+        k->args.at[i].name = name;
+    }
+}
+
+void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands)
+{
+    for (int i = 0; i < k->args.len; i++)
+        buffer_use(s->f, operands[i].buffer);
+    name_arguments(s->f, k, operands);
+    const Buffer *main = operands[0].buffer;
+    for (int i = 0; i < k->args.len; i++)
+        if (k->args.at[i].written)
+            main = operands[i].buffer;
+    if (u->kind != UNIT_MAP)
+        main = operands[0].buffer;
+    k->name = main->name;
+    write_formula(s, u, k, operands);
+    write_what(s, u, k);
+}
