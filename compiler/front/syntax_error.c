@@ -193,7 +193,7 @@ static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
     else if (strcmp(found, "'='") == 0 && wants(e, "'*'"))
         diag_hint(d, "equality is written ==");
     else if (compared && is_in(found, comparisons, 6))
-        diag_hint(d, "comparisons do not chain: write a < b and b < c");
+        diag_hint(d, "comparisons and ranges do not chain: a < b and b < c, (a..b) > c");
     else if (strcmp(found, "'('") == 0 && p->before.first && wants(e, "'='"))
         diag_hint(d, "a call alone has no effect: name its value, as in y = %s(...)", before);
     else if (strcmp(found, "'['") == 0 && p->before.first && wants(e, "'='"))
