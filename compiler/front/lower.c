@@ -155,39 +155,36 @@ static Node *lower_loop(Site *x, Expr *e)
 
 /* ---- broadcasting -------------------------------------------------------------------------- */
 
-/* e without its literal-1 axes that are wider in t; the axes of t that the rest has. */
-static Node *squeeze(Site *x, Expr *e, const Type *t, int *n, int *axes)
+/* n in another shape; a reshape of a reshape is one. */
+static Node *reshaped(Site *x, Node *n, int rank, const Dim *const *dim, Span at)
 {
-    const Dim *left[RANK_MAX];
-    int        skip = t->rank - e->type->rank;
-    *n = 0;
-    for (int i = 0; i < e->type->rank; i++)
-        if (dim_same(e->type->dim[i], t->dim[skip + i])) {
-            left[*n] = e->type->dim[i];
-            axes[(*n)++] = skip + i;
-        }
-    if (e->kind == EX_RESHAPE && same_dims(e->in[0]->type, *n, left))
-        return lower(x, e->in[0]);
-    return ir_reshape(x->g, lower(x, e), *n, left, e->span);
+    while (n->op == OP_RESHAPE)
+        n = n->in[0];
+    return ir_reshape(x->g, n, rank, dim, at);
 }
 
-/* e as an operand of a pointwise op with result type t: of its shape, or a single number. */
+/* e as an operand of a result of type t, aligned at the end: a single number, or of t's shape.
+   Literal-1 axes of e that are wider in t disappear first. */
 static Node *spread(Site *x, Expr *e, const Type *t, Span at)
 {
-    int n, axes[RANK_MAX];
+    const Dim *left[RANK_MAX];
+    int        n = 0, axes[RANK_MAX], skip = t->rank - e->type->rank;
     if (e->type->rank == 0 || same_dims(e->type, t->rank, t->dim))
         return lower(x, e);
-    Node *node = squeeze(x, e, t, &n, axes);
+    for (int i = 0; i < e->type->rank; i++)
+        if (dim_same(e->type->dim[i], t->dim[skip + i])) {
+            left[n] = e->type->dim[i];
+            axes[n++] = skip + i;
+        }
+    Node *node = reshaped(x, lower(x, e), n, left, e->span);
     return n == 0 ? node : ir_broadcast(x->g, node, t->rank, t->dim, axes, at);
 }
 
 static Node *lower_broadcast(Site *x, Expr *e)
 {
-    int n, axes[RANK_MAX];
-    if (same_dims(e->in[0]->type, e->type->rank, e->type->dim))
-        return lower(x, e->in[0]);
-    Node *node = squeeze(x, e->in[0], e->type, &n, axes);
-    return ir_broadcast(x->g, node, e->type->rank, e->type->dim, axes, e->span);
+    const Type *t = e->type;
+    Node       *n = spread(x, e->in[0], t, e->span);
+    return n->type->rank == t->rank ? n : ir_broadcast(x->g, n, t->rank, t->dim, NULL, e->span);
 }
 
 /* ---- products ------------------------------------------------------------------------------ */
@@ -227,7 +224,7 @@ static Node *shared_product(Site *x, Expr *e, Expr *a, Expr *b, bool tb)
     for (int i = 0; i < t->rank - 1; i++)
         rows = dim_mul(ds, rows, t->dim[i]);
     const Dim *flat[2] = { rows, t->dim[t->rank - 1] };
-    Node *left = ir_reshape(x->g, lower(x, a), 2, flat, e->span);
+    Node *left = reshaped(x, lower(x, a), 2, flat, e->span);
     Node *product = ir_matmul(x->g, left, lower(x, b), false, tb, e->span);
     return ir_reshape(x->g, product, e->type->rank, e->type->dim, e->span);
 }
@@ -253,16 +250,48 @@ static Op op_named(const char *name)
     return op;
 }
 
+static bool is_one(const Dim *d)
+{
+    int64_t v;
+    return dim_literal(d, &v) && v == 1;
+}
+
+/* An operand of a pointwise op with result type t, of which only the axes `axes` are computed. */
+static Node *thin_operand(Site *x, Expr *e, const Type *t, int n, const int *axes, const Dim **dim,
+                          Span at)
+{
+    const Dim *left[RANK_MAX];
+    int        k = 0, to[RANK_MAX], skip = t->rank - e->type->rank;
+    if (e->type->rank == 0)
+        return lower(x, e);
+    for (int i = 0; i < n; i++)
+        if (axes[i] >= skip && !is_one(e->type->dim[axes[i] - skip])) {
+            left[k] = e->type->dim[axes[i] - skip];
+            to[k++] = i;
+        }
+    Node *node = reshaped(x, lower(x, e), k, left, e->span);
+    return k == n || k == 0 ? node : ir_broadcast(x->g, node, n, dim, to, at);
+}
+
+/* Literal-1 axes of the result (of mean(x, keep: true), say) are left out while computing. */
 static Node *lower_point(Site *x, Expr *e)
 {
-    Node *in[3];
+    const Type *t = e->type;
+    const Dim  *dim[RANK_MAX];
+    int         n = 0, axes[RANK_MAX];
+    Node       *in[3];
+    for (int i = 0; i < t->rank; i++)
+        if (!is_one(t->dim[i])) {
+            dim[n] = t->dim[i];
+            axes[n++] = i;
+        }
     for (int i = 0; i < e->n_in; i++)
-        in[i] = spread(x, e->in[i], e->type, e->span);
-    Node *n = ir_node(x->g, op_named(e->op), e->n_in, in, NULL, e->span);
-    if (n->type->rank == e->type->rank)
-        return n;
-    /* all operands were single numbers after dropping literal-1 axes */
-    return ir_broadcast(x->g, n, e->type->rank, e->type->dim, NULL, e->span);
+        in[i] = n == t->rank ? spread(x, e->in[i], t, e->span)
+                             : thin_operand(x, e->in[i], t, n, axes, dim, e->span);
+    Node *node = ir_node(x->g, op_named(e->op), e->n_in, in, NULL, e->span);
+    if (e->name)
+        ir_named(node, e->name);
+    return ir_reshape(x->g, node, t->rank, t->dim, e->span);
 }
 
 static Node *lower_many(Site *x, Expr *e, Op op, const Attr *attr)
@@ -298,7 +327,7 @@ static Node *lower_new(Site *x, Expr *e)
     case EX_REDUCE:
         return ir_reduce(g, op_named(e->op), lower(x, e->in[0]), e->n_axes, e->axes, e->span);
     case EX_MATMUL:    return lower_matmul(x, e);
-    case EX_RESHAPE:   return ir_reshape(g, lower(x, e->in[0]), t->rank, t->dim, e->span);
+    case EX_RESHAPE:   return reshaped(x, lower(x, e->in[0]), t->rank, t->dim, e->span);
     case EX_TRANSPOSE: return ir_transpose(g, lower(x, e->in[0]), e->axes, e->span);
     case EX_BROADCAST: return lower_broadcast(x, e);
     case EX_SLICE:     return ir_slice(g, lower(x, e->in[0]), e->lo, t->dim, e->span);

@@ -322,7 +322,7 @@ Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *s
     f.select = select;
     if (inst) {
         inst->used = true;
-        f.statement = NULL;
+        f.statement = inst->under[0] ? inst->under : NULL;
     }
     if (bind_args(s, caller, call)) {
         d->calls++;
