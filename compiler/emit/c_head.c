@@ -87,7 +87,7 @@ const char *c_training_dims(Emitter *e)
     for (int i = 0; i < dims_count(e->p->dims); i++) {
         const Symbol *s = dims_at(e->p->dims, i);
         if (s->kind == SYM_DIM || s->kind == SYM_BATCH)
-            text_add(&t, "%s%s = %lld", t.len ? ", " : "", s->name, (long long)dim_train(e, dim_sym(e->p->dims, s)));
+            text_add(&t, "%s%s = %lld", t.len ? ", " : "", s->name, (long long)emit_train_value(e, dim_sym(e->p->dims, s)));
     }
     return t.at;
 }
@@ -120,7 +120,7 @@ void c_head(Emitter *e)
                  (unsigned)crc32_of(s->text, s->len));
     text_put(t, " * contents  1 dimensions  2 parameters  3 memory map  4 kernels\n"
                 " *           5 forward     6 backward    7 step        8 model table\n");
-    text_add(t, " * size      %s parameters", emit_count(e, dim_train(e, c_count_parameters(e))));
+    text_add(t, " * size      %s parameters", emit_count(e, emit_train_value(e, c_count_parameters(e))));
     if (r && routine_has_arena(r)) {
         const char *dims = c_training_dims(e);
         text_add(t, "; arena %s%s%s, full at step %d of %d", emit_bytes(e, r->arena_bytes),

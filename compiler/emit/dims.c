@@ -73,7 +73,7 @@ bool dim_fits_int(Emitter *e, const Dim *d)
 
 const Dim *dim_one(Emitter *e) { return dim_const(e->p->dims, 1); }
 
-int64_t dim_train(Emitter *e, const Dim *d)
+int64_t emit_train_value(Emitter *e, const Dim *d)
 {
     const int n = dims_count(e->p->dims);
     int64_t  *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);

@@ -77,7 +77,7 @@ const char *dim_c_factor(DimScope *s, const Dim *d);        /* ... that may stan
 bool        dim_is(const Dim *d, int64_t value);            /* d is that number (NULL is 0)      */
 bool        dim_fits_int(Emitter *e, const Dim *d);         /* const, and no more than INT_MAX   */
 const Dim  *dim_one(Emitter *e);
-int64_t     dim_train(Emitter *e, const Dim *d);            /* at the training dims              */
+int64_t     emit_train_value(Emitter *e, const Dim *d);            /* at the training dims              */
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
