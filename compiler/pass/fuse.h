@@ -181,7 +181,7 @@ const Dim *dim_times(Fuser *f, const Dim *a, const Dim *b);
 bool       dim_equal(const Dim *a, const Dim *b);
 bool       dim_is_one(const Dim *d);
 const Dim *dim_product(Fuser *f, int n, const Dim *const *dim);
-int64_t    dim_train(Fuser *f, const Dim *d);
+int64_t    size_in_training(Fuser *f, const Dim *d);
 
 View view_dense(Fuser *f, Buffer *b, const Type *t);
 bool view_reshape(Fuser *f, const View *v, const Type *t, View *out);

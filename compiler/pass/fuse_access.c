@@ -44,7 +44,7 @@ const Dim *dim_product(Fuser *f, int n, const Dim *const *dim)
     return p;
 }
 
-int64_t dim_train(Fuser *f, const Dim *d)
+int64_t size_in_training(Fuser *f, const Dim *d)
 {
     return d ? dim_eval(d, f->values) : 0;
 }

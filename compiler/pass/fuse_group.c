@@ -340,7 +340,7 @@ static int64_t traffic_saved(Scope *s, const Unit *a, const Unit *b)
     int64_t saved = 0;
     for (int i = 0; i < s->roots.len; i++) {
         const Root *r = s->roots.at[i];
-        int64_t size = dim_train(s->f, r->size);
+        int64_t size = size_in_training(s->f, r->size);
         if (r->unit == a && set_has(&b->reads, r->token))
             saved += 2 * size;
         else if (r->unit == b && set_has(&a->reads, r->token))
@@ -352,7 +352,7 @@ static int64_t traffic_saved(Scope *s, const Unit *a, const Unit *b)
         const Info *x = &s->at[i];
         int token = x->unit && x->unit->kind == UNIT_CALL ? x->unit->token : x->token;
         if (set_has(&a->reads, token) && set_has(&b->reads, token))
-            saved += dim_train(s->f, type_elems(s->f->ds, s->g->nodes.at[i]->type));
+            saved += size_in_training(s->f, type_elems(s->f->ds, s->g->nodes.at[i]->type));
     }
     return saved;
 }
@@ -366,7 +366,7 @@ static int64_t space_size(Scope *s, const Unit *u)
     int64_t most = 1;
     for (int i = 0; i < u->roots.len; i++) {
         const Root *r = u->roots.at[i];
-        int64_t n = dim_train(s->f, r->outer) * (r->row ? dim_train(s->f, r->row) : 1);
+        int64_t n = size_in_training(s->f, r->outer) * (r->row ? size_in_training(s->f, r->row) : 1);
         most = n > most ? n : most;
     }
     return most;
