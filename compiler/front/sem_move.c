@@ -249,12 +249,12 @@ Thing *builtin_concat(Sem *s, const Ast *call)
             vec_push(s->arena, &in, e);
         }
     }
-    int axis;
+    int axis, rank = in.len ? in.at[0]->type->rank : 0;
     if (in.len == 0 || !join_axis(s, call, in.at[0]->type, stack, &axis))
         return thing_poison(s);
     for (int i = 0; stack && i < in.len; i++) {
-        if (in.at[i]->type->rank != in.at[0]->type->rank)
-            break;
+        if (in.at[i]->type->rank != rank)
+            continue;                           /* said below */
         in.at[i] = with_new_axis(s, in.at[i], axis, call->span);
     }
     if (!joinable(s, call, in.at, in.len, axis))

@@ -120,7 +120,8 @@ bool sem_eval_shape(Sem *s, const AstList *items, bool args, int *rank, const Di
 
 /* ---- signatures ---------------------------------------------------------------------------- */
 
-/* A name of the signature's own: bracket arguments and sizes bound so far. */
+/* What a name of the signature stands for already: a bracket argument, a size bound so far, or a
+   constant of the file. Names of run-time sizes are fresh at each application. */
 static Thing *find_own(const Sem *s, const char *name)
 {
     const Frame *f = s->matching;
@@ -129,7 +130,9 @@ static Thing *find_own(const Sem *s, const char *name)
         if (t)
             return t;
     }
-    return NULL;
+    Thing  *outside = scope_find(f->decl->scope, name);
+    int64_t v;
+    return outside && thing_whole(outside, &v) ? outside : NULL;
 }
 
 static const char *signature_text(Sem *s, const Ast *type)
