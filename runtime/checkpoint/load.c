@@ -153,7 +153,7 @@ static bool load_files(Load *l, CkProblem *problem)
 static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTensor *state, int n_state,
                            RtCheckpoint *c, CkProblem *problem)
 {
-    Load l = { .dir = dir, .m = m, .n = state && n_state > 0 ? 2 : 1 };
+    Load l = { .dir = dir, .m = m, .n = !p ? 0 : state && n_state > 0 ? 2 : 1 };
     l.file[0].fd = l.file[1].fd = -1;
     if (!ck_list_make(&l.want[0], m, p, NULL, 0) || !ck_list_make(&l.want[1], m, NULL, state, n_state))
         rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");

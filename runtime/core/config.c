@@ -220,12 +220,6 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     if (!json_is_object(root))
         rt_fail(RT_EXIT_FAIL, "the checkpoint's config is no JSON object: %s",
                 config ? error.text : "it is missing");
-    char crc[16];
-    snprintf(crc, sizeof crc, "%08x", (unsigned)m->source_crc);
-    const char *was = json_string_value(json_object_get(root, "source_crc32"));
-    if (was && strcmp(was, crc) != 0 && to)
-        fprintf(to, "the program changed since the checkpoint: crc32 of %s was %s, now %s\n",
-                m->source, was, crc);
     Adopt a = { m, o, to, 0 };
     for (int i = 0; i < rt_n_options; i++) {
         const json_t *value = json_object_get(root, rt_options[i].name);
