@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { INCLUDE_DEPTH_MAX = 50 };
-
 typedef struct Including {                      /* the files that are being read, innermost first */
     struct Including *outer;
     const char       *path;                     /* interned */
@@ -50,7 +48,7 @@ static const char *tidy_path(Context *cx, const char *path)
     Text t = text_new(cx->arena);
     for (int i = 0; i < part.len; i++)
         text_add(&t, "%s%s", i > 0 || rooted ? "/" : "", part.at[i]);
-    return intern(cx, t.at);
+    return intern(cx, t.len == 0 ? rooted ? "/" : "." : t.at);
 }
 
 /* Beside the including file first, then in the folders in turn. NULL when it is nowhere. */
@@ -74,9 +72,9 @@ static const char *find_file(const Includer *in, const Ast *include)
     return NULL;
 }
 
-static AstList with_includes(Includer *in, const Ast *tree, Including *outer, int depth);
+static AstList with_includes(Includer *in, const Ast *tree, Including *outer);
 
-static AstList declarations_of(Includer *in, const Ast *include, Including *outer, int depth)
+static AstList declarations_of(Includer *in, const Ast *include, Including *outer)
 {
     AstList     none = { 0 };
     const char *path = find_file(in, include);
@@ -96,26 +94,25 @@ static AstList declarations_of(Includer *in, const Ast *include, Including *oute
     for (int i = 0; i < in->seen.len; i++)
         if (in->seen.at[i] == path)
             return none;                        /* its declarations are there already */
-    if (depth > INCLUDE_DEPTH_MAX) {
-        diag_error(in->cx, include->path_at, "includes nested more than %d deep",
-                   INCLUDE_DEPTH_MAX);
+    vec_push(in->cx->arena, &in->seen, path);
+    int told = in->cx->diags.len;
+    int file = source_read(in->cx, path);
+    if (file == 0) {
+        if (in->cx->diags.len > told)
+            diag_note(in->cx->diags.at[told], include->path_at, "included here");
         return none;
     }
-    vec_push(in->cx->arena, &in->seen, path);
-    int file = source_read(in->cx, path);
-    if (file == 0)
-        return none;
     Including now = { outer, path, include->path_at };
-    return with_includes(in, parse_source(in->cx, file), &now, depth + 1);
+    return with_includes(in, parse_source(in->cx, file), &now);
 }
 
-static AstList with_includes(Includer *in, const Ast *tree, Including *outer, int depth)
+static AstList with_includes(Includer *in, const Ast *tree, Including *outer)
 {
     AstList all = { 0 };
     for (int i = 0; i < tree->items.len; i++) {
         Ast *item = tree->items.at[i];
         if (item->kind == AST_INCLUDE)
-            all = ast_concat(in->cx, all, declarations_of(in, item, outer, depth));
+            all = ast_concat(in->cx, all, declarations_of(in, item, outer));
         else
             all = ast_append(in->cx, all, item);
     }
@@ -128,6 +125,6 @@ Ast *parse_program(Context *cx, int file, const char *const *dirs, int n_dirs)
     Ast      *tree = parse_source(cx, file);
     Including top = { .path = tidy_path(cx, source_of(cx, file)->path), .at = tree->span };
     vec_push(cx->arena, &in.seen, top.path);
-    tree->items = with_includes(&in, tree, &top, 0);
+    tree->items = with_includes(&in, tree, &top);
     return tree;
 }
