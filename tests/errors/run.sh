@@ -2,12 +2,12 @@
 # Wrong models: gradcc says on stderr exactly what FILE.err holds, prints nothing, and exits with 1.
 # syntax_*.model are only parsed, all others are compiled to C. A model may begin with the line
 # `# options: -D V=3` to pass options. An .err without its .model is what a missing file gives.
-# BLESS=1 rewrites the .err files.
+# BLESS=1 rewrites the .err files. Usage: run.sh [PREFIX], for those whose names begin with it.
 set -u
 cd "$(dirname "$0")"
 out=$(mktemp); err=$(mktemp); trap 'rm -f "$out" "$err"' EXIT
 
-for model in $(ls -- *.model *.err | sed 's/\.[a-z]*$/.model/' | sort -u); do
+for model in $(ls -- "${1:-}"*.model "${1:-}"*.err | sed 's/\.[a-z]*$/.model/' | sort -u); do
     name=errors/${model%.model}
     golden=${model%.model}.err
     case $model in syntax_*) emit=ast ;; *) emit=c ;; esac
@@ -15,7 +15,7 @@ for model in $(ls -- *.model *.err | sed 's/\.[a-z]*$/.model/' | sort -u); do
     # shellcheck disable=SC2086
     "$GRADCC" --emit=$emit $options "$model" > "$out" 2> "$err"
     code=$?
-    [ -n "${BLESS:-}" ] && cp "$err" "$golden"
+    [ -n "${BLESS:-}" ] && cat "$err" > "$golden"
     if [ $code -ne 1 ]; then
         cat "$err" >&2
         echo "not ok $name: exit code $code, not 1"
