@@ -205,8 +205,8 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
     const char *format = json_string_value(json_object_get(root, "format"));
     const char *source = json_string_value(json_object_get(root, "source"));
     const json_t *best = json_object_get(root, "best_val");
-    int64_t version;
-    uint64_t crc;
+    int64_t version = 0;
+    uint64_t crc = 0;
     if (!format || strcmp(format, "gradcc checkpoint") != 0)
         return ck_wrong(problem, "%s: no manifest of a gradcc checkpoint", path);
     if (!get_int(path, root, "version", &version, problem))

@@ -26,6 +26,17 @@ void *rt_cpu_room(size_t bytes);
 /* ---- matmul_onednn.c ---------------------------------------------------------------------------- */
 
 /* One problem; false if oneDNN is absent or declines it, and then c is as it was. */
+#ifdef HAVE_ONEDNN
 bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p);
+#else
+static inline bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
+{
+    RT_UNUSED(c);
+    RT_UNUSED(a);
+    RT_UNUSED(b);
+    RT_UNUSED(p);
+    return false;
+}
+#endif
 
 #endif

@@ -4,11 +4,9 @@
  * once per shape and kept, with memory objects whose addresses are set at each call and a scratchpad of
  * ours, so nothing is allocated after the first product of a shape.
  */
-#include "cpu/cpu.h"
-
-#ifdef HAVE_ONEDNN
-
 #include <oneapi/dnnl/dnnl.h>
+
+#include "cpu/cpu.h"
 
 enum { KEPT = 64 };                             /* primitives of a thread; the oldest makes room  */
 
@@ -207,16 +205,3 @@ bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatm
     return dnnl_primitive_execute(kept->primitive, cache.stream, n, args) == dnnl_success
         && dnnl_stream_wait(cache.stream) == dnnl_success;
 }
-
-#else
-
-bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
-{
-    RT_UNUSED(c);
-    RT_UNUSED(a);
-    RT_UNUSED(b);
-    RT_UNUSED(p);
-    return false;
-}
-
-#endif
