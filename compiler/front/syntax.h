@@ -29,7 +29,7 @@ typedef struct {
     VEC(Bracket)  brackets;                     /* open ones, outermost first */
     TokenInfo     before, now;                  /* the last two tokens */
     TokenInfo     line;                         /* the first token of the statement */
-    char          bracket;                      /* the last token, when it is one: not counted yet */
+    char          bracket;                      /* the last token if it is one: not counted yet */
     bool          ended;                        /* the next token begins a statement */
     bool          joins;                        /* a line end now means nothing */
     bool          recovering;                   /* skip to the end of the statement */
