@@ -138,22 +138,23 @@ static bool input_range(Sem *s, const Ast *type, CheckedInput *in)
     return true;
 }
 
-static void declare_input(Sem *s, const Ast *a)
+/* False after an error: the name is then bound to nothing. */
+static bool declare_input(Sem *s, const Ast *a)
 {
     if (!a->type || !a->type->flag) {
         Diag *d = sem_error(s, a->span, "input %s needs a type", a->name);
         sem_hint(d, "for example %s: [B, 8], or %s: int[B] in 0..10", a->name, a->name);
-        return;
+        return false;
     }
     if (a->value)
         sem_error(s, a->value->span, "an input has no default");
     for (int i = 0; i < s->out->inputs.len; i++)
         if (s->out->inputs.at[i].name == a->name)
-            return;                             /* said with the arguments */
+            return true;                        /* said with the arguments */
     const Type  *type = sem_eval_type(s, a->type, a->name);
     CheckedInput in = { .name = a->name, .type = type, .span = a->at };
     if (!type || !input_range(s, a->type, &in))
-        return;
+        return false;
     bool first = type->rank > 0;
     for (int i = 0; i < type->rank; i++)
         first = first && dim_has_kind(type->dim[i], SYM_BATCH) == (i == 0);
@@ -165,9 +166,10 @@ static void declare_input(Sem *s, const Ast *a)
                      s->batches.at[0]->name);
         else
             sem_hint(d, "declare it: batch B");
-        return;
+        return false;
     }
     vec_push(s->arena, &s->out->inputs, in);
+    return true;
 }
 
 /* ---- the model ----------------------------------------------------------------------------- */
@@ -177,14 +179,14 @@ static bool build_model(Sem *s)
     static const AstList none = { 0 };
     const Ast *a = s->model->ast;
     Scope     *scope = scope_new(s, s->global);
-    int        before = diag_count(s->cx);
     Frame      f;
     frame_push(s, &f, s->model, scope, a->at);
     bool fine = sem_bind_brackets(s, s->model, a->at, &none, scope);
     for (int i = 0; i < a->args.len; i++)
-        declare_input(s, a->args.at[i]);
+        if (!declare_input(s, a->args.at[i]))
+            scope_set(s, scope, a->args.at[i]->name, thing_poison(s));
     frame_pop(s);
-    if (!fine || diag_count(s->cx) > before)
+    if (!fine)
         return false;
     s->main = sem_build(s, s->model, scope, "", "", -1, a->at);
     return s->main != NULL;

@@ -101,7 +101,10 @@ static void give_back(Sem *s, const Ast *a)
         sem_hint(d, "yield gives a value per iteration; return stands after the loop");
         return;
     }
-    s->frame->result = t;
+    Thing *result = thing_new(s, t->kind, a->span);
+    *result = *t;
+    result->span = a->items.at[0]->span;
+    s->frame->result = result;
 }
 
 static void yield_values(Sem *s, const Ast *a)
@@ -144,9 +147,14 @@ static void run_statement(Sem *s, const Ast *a)
 {
     switch (a->kind) {
     case AST_PARAM: case AST_SUBLAYER: case AST_INIT: case AST_STATE:
-        if (!s->frame->inst)
-            sem_error(s, a->span, "a function declares no %s: make it a layer",
-                      a->kind == AST_PARAM ? "parameters" : "layers");
+        if (s->frame->inst)
+            break;
+        sem_error(s, a->span, "a function declares no %s: make it a layer",
+                  a->kind == AST_PARAM ? "parameters" : "layers");
+        if (a->kind == AST_SUBLAYER)
+            scope_set_layer(s, s->frame->scope, a->name, thing_poison(s));
+        else if (a->kind != AST_INIT)
+            scope_set(s, s->frame->scope, a->name, thing_poison(s));
         break;
     case AST_CONST:
         if (!scope_find_here(s->frame->scope, a->name)

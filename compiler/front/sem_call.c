@@ -285,8 +285,8 @@ static Thing *check_results(Sem *s, const Ast *call)
     if (n == 0 || t->kind == THING_POISON)
         return t;
     if (have != n) {
-        sem_error(s, f->result->span, "%s returns %d values, but its signature has %d", d->name, have,
-                  n);
+        sem_error(s, f->result->span, "%s returns %d value%s, but its signature has %d", d->name,
+                  have, have == 1 ? "" : "s", n);
         return thing_poison(s);
     }
     for (int round = 0; round < 2; round++)

@@ -63,8 +63,11 @@ const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what)
             claim_divides(s, c, a->span);
         return t->dim;
     case THING_REAL:
-        sem_error(s, a->span, "%s must be a whole number, not %s = %g", what,
-                  ast_expr_text(s->cx, a), t->real);
+        if (a->kind == AST_NUMBER)
+            sem_error(s, a->span, "%s must be a whole number, not %g", what, t->real);
+        else
+            sem_error(s, a->span, "%s must be a whole number, not %s = %g", what,
+                      ast_expr_text(s->cx, a), t->real);
         return NULL;
     case THING_VALUE: {
         Diag *d = sem_error(s, a->span, "%s must be known from sizes, not computed from data", what);
@@ -95,8 +98,10 @@ bool sem_eval_bool(Sem *s, const Ast *a, const char *what, bool *yes)
     if (t->kind == THING_POISON)
         return false;
     Diag *d = sem_error(s, a->span, "%s must be known while compiling: true or false", what);
-    if (t->kind == THING_VALUE)
+    if (t->kind == THING_VALUE && t->value->deps)
         sem_hint(d, "choose between values of a tensor with where(condition, a, b)");
+    else if (t->kind == THING_VALUE)
+        sem_hint(d, "a size that is declared with dim is known when the program starts");
     return false;
 }
 
@@ -396,7 +401,7 @@ void sem_declare_dim(Sem *s, const Ast *a)
 /* T <= Tmax, W % 16 == 0, several with and: what holds for all sizes at run time. */
 void sem_add_condition(Sem *s, const Ast *c)
 {
-    if (c->kind == AST_BAD || c->kind == AST_NAME)
+    if (c->kind == AST_BAD)
         return;
     if (c->kind == AST_BINARY && c->op == AST_AND) {
         sem_add_condition(s, c->left);
@@ -469,14 +474,17 @@ bool sem_known_le(Sem *s, const Dim *a, const Dim *b)
     return known_le(s, a, b, 3);
 }
 
+/* Reports when a <= b is not known; what says which number of the model this is about. */
 bool sem_require_le(Sem *s, Span at, const Dim *a, const Dim *b, const char *what)
 {
     if (sem_known_le(s, a, b))
         return true;
     int64_t x, y;
-    bool    known = dim_value(a, &x) && dim_value(b, &y);
-    Diag   *d = sem_error(s, at, known ? "%s: %s is above %s" : "%s: nothing says that %s <= %s",
-                          what, sem_dim_text(s, a), sem_dim_text(s, b));
+    bool    known = dim_value(a, &x) && dim_value(b, &y), sign = dim_value(a, &x) && x == 0;
+    const char *left = sem_dim_text(s, a), *right = sem_dim_text(s, b);
+    Diag *d = known && sign ? sem_error(s, at, "%s is below 0: %s", what, right)
+            : known ? sem_error(s, at, "%s is out of range: %s is above %s", what, left, right)
+                    : sem_error(s, at, "%s: nothing says that %s <= %s", what, left, right);
     sem_note_dim(s, d, a);
     sem_note_dim(s, d, b);
     if (!known && !dim_value(a, &x) && dim_value(b, &y))

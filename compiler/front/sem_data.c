@@ -151,8 +151,8 @@ static bool read_arguments(Sem *s, const Ast *a, const char *reader)
 {
     CheckedTrain *t = &s->out->train;
     bool text = strcmp(reader, "text") == 0, csv = strcmp(reader, "csv") == 0;
-    TrainCall c = { .names = text ? "path | split val vocab" : csv ? "path | split val header"
-                                                                   : "path | split val" };
+    TrainCall c = { .names = text ? "path split val vocab" : csv ? "path split val header"
+                                                                 : "path split val", .places = 1 };
     if (!train_call(s, a, &c))
         return false;
     if (!c.value[0]) {
@@ -160,22 +160,22 @@ static bool read_arguments(Sem *s, const Ast *a, const char *reader)
         return false;
     }
     t->path = text_of(s, c.value[0], "the path of a file");
+    if (c.value[1])
+        train_number(s, c.value[1], "split", 0.001, 1, &t->split);
     if (c.value[2])
-        train_number(s, c.value[2], "split", 0.001, 1, &t->split);
-    if (c.value[3])
-        t->val_path = text_of(s, c.value[3], "the path of a file");
-    if (c.value[2] && c.value[3]) {
-        Diag *d = sem_error(s, c.value[2]->span, "split and val exclude each other");
-        sem_note(s, d, c.value[3]->span, "a file of its own for validation");
+        t->val_path = text_of(s, c.value[2], "the path of a file");
+    if (c.value[1] && c.value[2]) {
+        Diag *d = sem_error(s, c.value[1]->span, "split and val exclude each other");
+        sem_note(s, d, c.value[2]->span, "a file of its own for validation");
     }
-    if (csv && c.value[4]) {
+    if (csv && c.value[3]) {
         t->header_set = true;
-        sem_eval_bool(s, c.value[4], "header", &t->header);
+        sem_eval_bool(s, c.value[3], "header", &t->header);
     }
     if (text) {
-        t->vocab = c.value[4] ? text_of(s, c.value[4], "vocab") : "chars";
+        t->vocab = c.value[3] ? text_of(s, c.value[3], "vocab") : "chars";
         if (t->vocab && strcmp(t->vocab, "chars") != 0 && strcmp(t->vocab, "bytes") != 0)
-            sem_error(s, c.value[4]->span, "vocab is \"chars\" or \"bytes\"");
+            sem_error(s, c.value[3]->span, "vocab is \"chars\" or \"bytes\"");
     }
     return t->path != NULL;
 }

@@ -15,7 +15,7 @@ static Expr *dim_value_of(Sem *s, const Thing *t, DType like, const Ast *a)
     if (t->value)
         return t->value;
     if (dim_has_kind(t->dim, SYM_BATCH)) {
-        Diag *d = sem_error(s, a->span, "%s as a number would depend on how the batch is split",
+        Diag *d = sem_error(s, a->span, "%s as a number depends on how the batch is split",
                             dim_text(s->cx, t->dim));
         sem_note_dim(s, d, t->dim);
         sem_hint(d, "mean(x) divides by the number of samples of the whole batch");
@@ -76,8 +76,8 @@ bool sem_no_mixing(Sem *s, Span at, const Dim *d, const char *what)
 {
     if (!dim_has_kind(d, SYM_BATCH))
         return true;
-    Diag *diag = sem_error(s, at, "%s along the sample axis %s would depend on how the batch is "
-                           "split", what, dim_text(s->cx, d));
+    Diag *diag = sem_error(s, at, "%s along the sample axis %s depends on how the batch is split",
+                           what, dim_text(s->cx, d));
     sem_note_dim(s, diag, d);
     sem_hint(diag, "samples meet in mean(x) only, in a loss or metric");
     return false;
@@ -88,9 +88,8 @@ bool sem_check_means(Sem *s, const Ast *a, unsigned deps)
 {
     if (!(deps & DEP_MEAN) || !(deps & ~(unsigned)DEP_MEAN))
         return true;
-    Diag *d = sem_error(s, a->at, "a mean over the samples is known after the step only, so it "
-                        "cannot meet values inside it");
-    sem_hint(d, "means may be combined with each other and with numbers");
+    Diag *d = sem_error(s, a->at, "a mean over samples is known only after the step");
+    sem_hint(d, "it may be combined with other means and with numbers");
     return false;
 }
 

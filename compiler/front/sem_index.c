@@ -97,7 +97,8 @@ static const Dim *from_end(Sem *s, const Dim *d, const Dim *size)
 
 static bool check_from(Sem *s, const Ast *a, const Dim *lo)
 {
-    return sem_require_le(s, a->span, dim_const(s->dims, 0), lo, "the start of a slice");
+    return sem_require_le(s, a->span, dim_const(s->dims, 0), lo,
+                          a->kind == AST_RANGE ? "the start of a slice" : "an index");
 }
 
 static Expr *index_range(Sem *s, const Ast *a, Expr *e, int axis, const Dim *lo, const Dim *hi)
@@ -283,6 +284,10 @@ Expr *sem_matmul(Sem *s, const Ast *a, Expr *l, Expr *r)
         dim[i] = lead->dim[i];
     dim[rank++] = x->dim[x->rank - 2];
     dim[rank++] = y->dim[y->rank - 1];
+    for (int i = 0; i < rank - 1; i++)
+        if (dim_has_kind(dim[i], SYM_BATCH)
+            && !sem_no_mixing(s, a->at, dim[rank - 1], "a product of all pairs"))
+            return NULL;
     Expr *e = expr_new(s, EX_MATMUL, sem_type(s, DT_F32, rank, dim), 2, side, a->span);
     if (column)
         rank--;

@@ -196,6 +196,7 @@ Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const ch
     bool  before = s->declaring;
     frame_push(s, &f, d, brackets, at);
     f.inst = inst;
+    f.builds = true;
     s->declaring = true;
     d->building = true;
     declare_block(s, d->ast->body);

@@ -157,9 +157,9 @@ static Thing *sample_mean(Sem *s, const Ast *call, Expr *x)
     if (!kept)
         return thing_poison(s);
     if (mask && (mask->deps & DEP_PARAM)) {
-        Diag *d = sem_error(s, call_named(s, call, "where")->span, "how many elements count depends on "
-                            "parameters, so the mean would depend on how the batch is split");
-        sem_hint(d, "a condition is computed from inputs, or through stop_gradient from none");
+        Diag *d = sem_error(s, call_named(s, call, "where")->span,
+                            "which elements count must not depend on parameters");
+        sem_hint(d, "compute the condition from inputs");
         return thing_poison(s);
     }
     int          slot = slot_of(s, call->span);
@@ -200,7 +200,7 @@ Thing *builtin_mean(Sem *s, const Ast *call)
         Diag *d = sem_error(s, call->span, "a mean over samples must be over all axes of %s",
                             sem_type_text(s, x->type));
         sem_note_value(s, d, call_arg(call, 0), x);
-        sem_hint(d, "a statistic of the batch would depend on how the batch is split");
+        sem_hint(d, "a statistic of the batch depends on how the batch is split");
         return thing_poison(s);
     }
     for (int i = batch + 1; i < x->type->rank; i++)
@@ -279,7 +279,7 @@ static void not_a_loss(Sem *s, const Ast *a, const Expr *e)
     if (!add_weights(s, e, 1, &bad)) {
         Diag *d = sem_error(s, a->value->span, "a loss is a sum of means with constant weights");
         sem_note(s, d, bad->span, bad->deps & DEP_MEAN
-                 ? "this is not linear in a mean, so the gradient would depend on how the batch is split"
+                 ? "this is not linear in a mean: its gradient depends on how the batch is split"
                  : "this is no mean over the samples");
     }
 }

@@ -123,6 +123,10 @@ Thing *builtin_broadcast(Sem *s, const Ast *call)
         sem_note_value(s, d, call_arg(call, 0), e);
         return thing_poison(s);
     }
+    int batch = sem_batch_axis(to);
+    for (int i = batch + 1; batch >= 0 && i < rank; i++)
+        if (!sem_no_mixing(s, call->span, dim[i], "pairs of samples"))
+            return thing_poison(s);
     Expr *r = expr_new(s, EX_BROADCAST, to, 1, &e, call->span);
     r->from = e->from;
     r->to = e->to;

@@ -146,8 +146,9 @@ static void add_chain(Sem *s, Diag *d)
             if (!f->up->decl->prelude)
                 diag_note(d, f->user, "inside %s", inside.at);
         } else {
-            diag_note(d, f->call, "in %s %s, applied here",
-                      f->decl->ast->kind == AST_FUNC ? "function" : "layer", f->decl->name);
+            diag_note(d, f->call, "in %s %s, %s here",
+                      f->decl->ast->kind == AST_FUNC ? "function" : "layer", f->decl->name,
+                      f->builds ? "built" : "applied");
         }
     }
 }
@@ -225,7 +226,7 @@ void sem_hint(Diag *d, const char *fmt, ...)
 
 void sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e)
 {
-    if (!d || !e)
+    if (!d || !e || e->kind == EX_CONST)
         return;
     const char *text = ast ? ast_expr_text(s->cx, ast) : NULL;
     bool        in_prelude = s->frame && s->frame->decl && s->frame->decl->prelude;

@@ -112,6 +112,7 @@ struct Frame {
     const Dim   **rest;                         /* what ... stands for; NULL: nothing yet       */
     int           n_rest;
     Thing        *result;                       /* after return                                 */
+    bool          builds;                       /* a layer is being built, not applied          */
     bool          failed;                       /* a statement was wrong: what it binds may lack */
     CheckedLoop  *loop;                         /* loop around the application                  */
     ThingList    *yields;                       /* of the innermost scan in this frame          */
@@ -327,8 +328,8 @@ void sem_train(Sem *s, const Ast *train);                 /* NULL: the defaults 
 void sem_train_data(Sem *s, const Ast *setting);
 bool train_whole(Sem *s, const Ast *a, const char *what, int64_t least, int64_t *v);
 bool train_number(Sem *s, const Ast *a, const char *what, double least, double most, double *v);
-/* Splits name(args): each argument by its name, or by position in `names`. */
-typedef struct { const char *names; const Ast *value[8]; } TrainCall;
+/* Splits name(args): each argument by its name, the first `places` of `names` by position too. */
+typedef struct { const char *names; int places; const Ast *value[8]; } TrainCall;
 bool train_call(Sem *s, const Ast *a, TrainCall *call);
 
 #endif

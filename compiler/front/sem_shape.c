@@ -149,16 +149,14 @@ static const char *signature_text(Sem *s, const Ast *type)
 static void mismatch(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who,
                      const Ast *item, const Dim *want, const Dim *got)
 {
-    Diag *d;
-    if (want)
-        d = sem_error(s, arg ? arg->span : e->span, "%s must be %s with %s%s%s, but is %s: %s here",
-                      who, signature_text(s, type), ast_expr_text(s->cx, item),
-                      item->kind == AST_NUMBER ? "" : " = ",
-                      item->kind == AST_NUMBER ? "" : sem_dim_text(s, want),
-                      sem_type_text(s, e->type), sem_dim_text(s, got));
+    Span        at = arg ? arg->span : e->span;
+    const char *wanted = signature_text(s, type), *is = sem_type_text(s, e->type);
+    Diag       *d;
+    if (want && item->kind != AST_NUMBER)
+        d = sem_error(s, at, "%s must be %s with %s = %s, but is %s: %s here", who, wanted,
+                      ast_expr_text(s->cx, item), sem_dim_text(s, want), is, sem_dim_text(s, got));
     else
-        d = sem_error(s, arg ? arg->span : e->span, "%s must be %s, but is %s", who,
-                      signature_text(s, type), sem_type_text(s, e->type));
+        d = sem_error(s, at, "%s must be %s, but is %s", who, wanted, is);
     if (!s->matching->decl->prelude)
         sem_note(s, d, type->span, "wanted here");
     sem_note_value(s, d, arg, e);
@@ -225,10 +223,8 @@ bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, cons
         Diag *d = sem_error(s, arg ? arg->span : e->span, "%s must be %s, but is %s", who,
                             words[dtype], words[e->type->dtype]);
         sem_note_value(s, d, arg, e);
-        if (e->type->dtype == DT_F32)
-            sem_hint(d, "int(x) rounds towards zero");
-        else
-            sem_hint(d, "%s(x) converts", words[dtype]);
+        sem_hint(d, dtype == DT_BOOL ? "bool(x) is true where x is not 0"
+                  : dtype == DT_I32 ? "int(x) drops the fraction" : "real(x) converts");
         return false;
     }
     if (!type->flag)
@@ -336,6 +332,10 @@ const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b)
 static bool axis_by_number(Sem *s, const Ast *a, const Type *t, int64_t n, int *axis)
 {
     int64_t k = n < 0 ? n + t->rank : n;
+    if (t->rank == 0) {
+        sem_error(s, a->span, "a single number has no axes");
+        return false;
+    }
     if (k < 0 || k >= t->rank) {
         sem_error(s, a->span, "there is no axis %lld in %s", (long long)n, sem_type_text(s, t));
         return false;

@@ -72,8 +72,7 @@ bool train_call(Sem *s, const Ast *a, TrainCall *call)
             suggest_word(s, d, arg->name, call->names);
             return false;
         }
-        if (k >= 8 || (!arg->name && name_index(call->names, "|") >= 0
-                       && k >= name_index(call->names, "|"))) {
+        if (!arg->name && k >= call->places) {
             Diag *d = sem_error(s, arg->span, "this argument of %s needs its name", a->left->name);
             sem_hint(d, "the arguments are %s", call->names);
             return false;
@@ -98,7 +97,7 @@ static void schedule(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
     const char   *name = called(a);
-    TrainCall     c = { .names = "lr end warmup steps" };
+    TrainCall     c = { .names = "lr end warmup steps", .places = 2 };
     t->schedule = SEM_CONSTANT;
     if (!name) {
         train_number(s, a, "lr", 0, HUGE_VAL, &t->lr);
@@ -162,7 +161,7 @@ static void optimizer(Sem *s, const Ast *a)
             suggest_word(s, d, name, "sgd adam adamw");
         return;
     }
-    TrainCall c = { .names = arguments[kind] };
+    TrainCall c = { .names = arguments[kind], .places = 1 };
     t->optimizer = kind == 0 ? SEM_SGD : kind == 1 ? SEM_ADAM : SEM_ADAMW;
     t->weight_decay = kind == 2 ? 0.01 : 0;
     if (!train_call(s, a, &c))
@@ -232,9 +231,9 @@ static void check_limits(Sem *s, const Ast *at)
                       : c->rel == SEM_GT ? l > r : c->rel == SEM_EQ ? l == r : r != 0 && l % r == 0;
         if (holds)
             continue;
-        Diag *d = sem_error(s, at->span, "the sizes of the run break %s: %lld against %lld", c->text,
+        Diag *d = sem_error(s, c->span, "%s does not hold in this run: %lld against %lld", c->text,
                             (long long)l, (long long)r);
-        sem_note(s, d, c->span, "declared here");
+        sem_note(s, d, at->span, "the sizes are set here");
     }
 }
 
