@@ -135,6 +135,7 @@ typedef struct {
                                                    a loop, its carries; CONCAT: parts of it     */
     LoopPlan *loop;
     const char *hint;                           /* name, or of the statement it belongs to      */
+    bool   exact;                               /* hint names this very value                   */
     int    token;                               /* of a leaf that lies somewhere, else -1       */
     Root  *copier;                              /* it is read where this root has copied it     */
 } Info;
@@ -239,6 +240,7 @@ Unit *group_next(Scope *s);                     /* the next one whose inputs are
 bool  set_has(const Set *a, int i);
 bool  sets_meet(const Set *a, const Set *b);
 bool  root_is_read(const Scope *s, const Root *r);          /* by another unit                  */
+bool  group_writes(Scope *s, const Unit *u, Node *n);       /* u itself writes where n lies     */
 
 /* ---- fuse_map.c, fuse_value.c: the kernel of a unit ------------------------------------------- */
 

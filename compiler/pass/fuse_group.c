@@ -68,15 +68,29 @@ static void add_makers(Scope *s, Node *n, Set *to)
             add_makers(s, n->in[i], to);
 }
 
+/* Does this unit itself write where n lies? Copies of n do not count: they read it first. */
+bool group_writes(Scope *s, const Unit *u, Node *n)
+{
+    Set set = set_new(s);
+    add_makers(s, n, &set);
+    for (int i = 0; i < u->roots.len; i++) {
+        const Root *r = u->roots.at[i];
+        if (set_has(&set, r->token) && !(r->kind == ROOT_COPY && r->node == n))
+            return true;
+    }
+    return false;
+}
+
 /* What is read to compute n from its inputs. */
 static void add_reads(Scope *s, Node *n, Set *to)
 {
     for (int i = 0; i < n->n_in; i++) {
         Scope *in_scope = s;
         Node  *in = node_resolve(&in_scope, n->in[i]);
-        if (in_scope != s || s->at[in->id].free)
+        bool  table = n->op == OP_GATHER && i == 0;
+        if (in_scope != s || (s->at[in->id].free && !table))
             continue;
-        if (s->at[in->id].copier || node_is_readable(s, in))
+        if (table || s->at[in->id].copier || node_is_readable(s, in))
             add_makers(s, in, to);
         else
             add_reads(s, in, to);
@@ -86,8 +100,7 @@ static void add_reads(Scope *s, Node *n, Set *to)
 static void add_call_reads(Scope *s, Node *n, Set *to)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (!s->at[n->in[i]->id].free)
-            add_makers(s, n->in[i], to);
+        add_makers(s, n->in[i], to);
 }
 
 /* A place that is a carried value's own is overwritten. */
@@ -108,7 +121,7 @@ static Unit *unit_new(Scope *s, UnitKind kind, Node *n)
     u->node = n;
     u->id = s->units.len;
     u->token = -1;
-    u->backward = n->backward;
+    u->backward = n->backward || (s->node && s->node->backward);
     u->key = n->id;
     u->makes = set_new(s);
     u->reads = set_new(s);
@@ -160,7 +173,7 @@ static void unit_of_loop(Scope *s, Unit *u)
     const LoopPlan *p = s->at[n->id].loop;
     const Loop *l = n->attr.loop;
     for (int i = 0; i < n->n_in; i++)
-        if (!s->at[n->in[i]->id].free && !(i < l->n_carry && p->carry[i].kind == CARRY_SUM))
+        if (!(i < l->n_carry && p->carry[i].kind == CARRY_SUM))
             add_makers(s, n->in[i], &u->reads);
     for (int i = 0; i < s->at[n->id].pieces.len; i++)
         set_add(&u->reads, s->at[n->id].pieces.at[i]->token);
@@ -372,13 +385,15 @@ static int64_t space_size(Scope *s, const Unit *u)
     return most;
 }
 
+/* One reading what the other makes is always worth a try; reading the same, where it is much. */
 static int64_t pair_value(Scope *s, const Unit *a, const Unit *b)
 {
     if (a->dead || b->dead || a->kind != UNIT_MAP || b->kind != UNIT_MAP
         || a->backward != b->backward || !spaces_agree(a, b))
         return REFUSED;
     int64_t saved = traffic_saved(s, a, b), x = space_size(s, a), y = space_size(s, b);
-    return saved > 0 && saved * WORTH >= (x > y ? x : y) ? saved : REFUSED;
+    bool    chain = sets_meet(&a->makes, &b->reads) || sets_meet(&b->makes, &a->reads);
+    return saved > 0 && (chain || saved * WORTH >= (x > y ? x : y)) ? saved : REFUSED;
 }
 
 /* The best pair that was not refused before. */

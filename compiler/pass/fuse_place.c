@@ -148,7 +148,8 @@ void place_leaves(Scope *s)
 
 bool place_view(Scope *s, Node *n, View *out)
 {
-    n = node_resolve(&s, n);
+    if (!s->at[n->id].has_view)
+        n = node_resolve(&s, n);
     Info *x = &s->at[n->id];
     if (x->copier)
         *out = x->copier->dests.at[0].view;
@@ -275,12 +276,25 @@ static void place_as_root(Scope *s, Node *n)
     }
 }
 
+/* Where n will lie because of a place that was given already. */
+static bool given_view(Scope *s, Node *n, View *v)
+{
+    const Info *x = &s->at[n->id];
+    View below;
+    int  i = first_plain(x);
+    if (i >= 0)
+        *v = x->dests.at[i].view;
+    return i >= 0 || (node_is_view(n) && !x->root && !x->free && given_view(s, n->in[0], &below)
+                      && view_move(s->f, &below, n, v));
+}
+
 /* A view hands its places to its input where they can be handed on. */
 static void place_moved(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
     bool  moves = (n->op == OP_RESHAPE || n->op == OP_TRANSPOSE) && !is_leaf(s, n->in[0]);
-    if (x->own && first_plain(x) < 0) {
+    View  given;
+    if (x->own && !given_view(s, n, &given)) {
         Dest own = own_dest(s, n);
         give(s, n, &own);
     }
@@ -406,6 +420,13 @@ static void place_node(Scope *s, Node *n)
         Root *r = root_new(s, n, ROOT_COPY);
         vec_push(s->f->cx->scratch, &r->dests, own);
         x->copier = r;
+    }
+    if (is_leaf(s, n) && x->root) {
+        Root *r = root_new(s, n, ROOT_POINT);
+        Dest  own = own_dest(s, n);
+        vec_push(s->f->cx->scratch, &r->dests, own);
+        set_view(x, &own.view);
+        x->maker = r;
     }
     if (is_leaf(s, n)) {
         for (int i = 0; i < x->dests.len; i++)

@@ -9,7 +9,7 @@
 
 enum {
     COST_AGAIN  = 3,                            /* cheap enough to be computed several times     */
-    LOADS_AGAIN = 2,
+    LOADS_AGAIN = 1,                            /* no more to read than if it were stored        */
     COST_SPREAD = 4,                            /* too dear to be computed again along an axis   */
     COST_MAX = 200, LOADS_MAX = 10,             /* of one expression                             */
 };
@@ -140,10 +140,8 @@ static bool is_free(Scope *s, const Node *n)
 static void must_store(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
-    if (!node_is_buffer(n) || (n->op == OP_ARG && x->free)) {
-        x->free = false;
+    if (!node_is_buffer(n) || x->free)          /* kernels compute what is free all the same */
         x->root = true;
-    }
 }
 
 /* Somebody reads n where it lies. */
@@ -311,23 +309,12 @@ static void find_own(Scope *s)
 
 /* ---- the rest: again, or once --------------------------------------------------------------- */
 
-/* Is n repeated along an axis by somebody, so that computing it there costs more? */
-static void mark_spread(Scope *s, bool *spread)
-{
-    for (int id = s->g->nodes.len - 1; id >= 0; id--) {
-        const Node *n = s->g->nodes.at[id];
-        if (!s->at[id].live)
-            continue;
-        bool repeats = n->op == OP_BROADCAST && n->in[0]->type->rank > 0;
-        if (repeats || (spread[id] && (op_is(n, CLASS_POINT) || node_is_view(n))))
-            for (int i = 0; i < n->n_in; i++)
-                spread[n->in[i]->id] = true;
-    }
-}
-
-static void choose_one(Scope *s, const Node *n, bool spread)
+/* What it takes to compute n in place: operations, and values of its size that are read. What is
+   repeated along an axis is read once per row, or stays in the cache. */
+static void weigh(Scope *s, const Node *n)
 {
     Info *x = &s->at[n->id];
+    x->cost = x->loads = 0;
     if (x->free || node_is_buffer(n) || x->product) {
         x->loads = !x->free && n->type->rank > 0;
         return;
@@ -335,38 +322,63 @@ static void choose_one(Scope *s, const Node *n, bool spread)
     x->cost = op_row(n->op)->cost + (n->op == OP_GATHER || n->op == OP_PAD);
     for (int i = 0; i < n->n_in; i++) {
         const Info *in = &s->at[n->in[i]->id];
+        bool seen = false;
+        for (int k = 0; k < i; k++)
+            seen |= n->in[k] == n->in[i];
+        if (seen)
+            continue;
         x->cost += in->root ? 0 : in->cost;
         x->loads += in->root ? n->in[i]->type->rank > 0 : in->loads;
     }
-    if (x->root)
+    if (n->op == OP_BROADCAST)
+        x->loads = 0;
+}
+
+static void choose_one(Scope *s, const Node *n)
+{
+    Info *x = &s->at[n->id];
+    weigh(s, n);
+    if (x->root || x->free || node_is_buffer(n) || x->product || node_is_view(n))
         return;
     bool dear = x->cost > COST_AGAIN || x->loads > LOADS_AGAIN;
-    if (op_is(n, CLASS_REDUCE))
-        x->root = true;
-    else if (node_is_view(n))
-        return;
-    else if (!s->f->fuse)
+    if (op_is(n, CLASS_REDUCE) || !s->f->fuse)
         x->root = true;
     else if (n->type->rank > 0 && x->uses > 1 && dear)
-        x->root = true;
-    else if (n->type->rank > 0 && spread && x->cost >= COST_SPREAD)
         x->root = true;
     else if (x->cost > COST_MAX || x->loads > LOADS_MAX)
         x->root = true;
 }
 
+/* What is repeated along an axis, and dear, is computed before that. */
+static void choose_spread(Scope *s)
+{
+    bool *spread = NEW_ARRAY(s->f->cx->scratch, bool, s->g->nodes.len + 1);
+    for (int id = s->g->nodes.len - 1; s->f->fuse && id >= 0; id--) {
+        const Node *n = s->g->nodes.at[id];
+        Info *x = &s->at[id];
+        if (!x->live || x->root || x->free || node_is_buffer(n) || x->product)
+            continue;
+        if (spread[id] && !node_is_view(n) && n->type->rank > 0 && x->cost >= COST_SPREAD) {
+            x->root = true;
+            continue;
+        }
+        bool repeats = n->op == OP_BROADCAST && n->in[0]->type->rank > 0;
+        for (int i = 0; i < n->n_in; i++)
+            spread[n->in[i]->id] |= repeats || spread[id];
+    }
+}
+
 void roots_choose(Scope *s)
 {
     Graph *g = s->g;
-    bool  *spread = NEW_ARRAY(s->f->cx->scratch, bool, g->nodes.len + 1);
     for (int id = 0; id < g->nodes.len; id++)
         if (s->at[id].live)
             s->at[id].free = is_free(s, g->nodes.at[id]);
     scan_backwards(s);
-    mark_spread(s, spread);
     for (int id = 0; id < g->nodes.len; id++)
         if (s->at[id].live)
-            choose_one(s, g->nodes.at[id], spread[id]);
+            choose_one(s, g->nodes.at[id]);
+    choose_spread(s);
     find_own(s);
 }
 

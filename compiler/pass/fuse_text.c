@@ -22,33 +22,57 @@ static const char *sink_name(const Fuser *f, const Sink *k)
     return NULL;
 }
 
+/* A reshape, a transpose or a cast is the same value to a reader. */
+static bool same_value(const Node *n)
+{
+    return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_CAST;
+}
+
 /* An unnamed value belongs to the statement of the first value that is made of it. */
 void text_hints(Scope *s)
 {
     Graph *g = s->g;
-    for (int i = g->sinks.len - 1; i >= 0; i--)
-        s->at[g->sinks.at[i].node->id].hint = sink_name(s->f, &g->sinks.at[i]);
+    for (int i = g->sinks.len - 1; i >= 0; i--) {
+        Info *x = &s->at[g->sinks.at[i].node->id];
+        x->hint = sink_name(s->f, &g->sinks.at[i]);
+        x->exact = g->sinks.at[i].kind == SINK_GRAD;
+    }
     for (int id = g->nodes.len - 1; id >= 0; id--) {
         const Node *n = g->nodes.at[id];
-        if (n->name)
-            s->at[id].hint = n->name;
-        for (int i = 0; i < n->n_in && s->at[id].hint; i++)
-            s->at[n->in[i]->id].hint = s->at[id].hint;
+        Info *x = &s->at[id];
+        if (n->name) {
+            x->hint = n->name;
+            x->exact = true;
+        }
+        for (int i = 0; i < n->n_in && x->hint; i++) {
+            s->at[n->in[i]->id].hint = x->hint;
+            s->at[n->in[i]->id].exact = x->exact && same_value(n);
+        }
+    }
+    for (int id = 0; id < g->nodes.len; id++) {
+        const Node *n = g->nodes.at[id];
+        if (n->name || !same_value(n) || !n->in[0]->name)
+            continue;
+        s->at[id].hint = n->in[0]->name;
+        s->at[id].exact = true;
     }
 }
 
 const char *text_buffer_name(Scope *s, const Node *n)
 {
     Context *cx = s->f->cx;
-    const char *hint = s->at[n->id].hint;
-    if (n->name)
-        return intern(cx, n->name);
-    return intern_printf(cx, "%s_a", hint ? hint : op_row(n->op)->name);
+    const Info *x = &s->at[n->id];
+    return intern_printf(cx, "%s%s", x->hint ? x->hint : op_row(n->op)->name,
+                         x->exact ? "" : "_a");
 }
 
 /* The name of a value of a loop's body. */
-static const char *name_in_body(const Graph *g, const Node *n)
+static const char *name_in_body(const Graph *g, const Node *n, bool *exact)
 {
+    *exact = true;
+    for (const Node *from = n; same_value(from) || from->name; from = from->in[0])
+        if (from->name)
+            return from->name;
     for (int depth = 0; n && !n->name && depth < DEEP; depth++) {
         const Node *user = NULL;
         for (int id = n->id + 1; id < g->nodes.len && !user; id++)
@@ -56,6 +80,7 @@ static const char *name_in_body(const Graph *g, const Node *n)
                 if (g->nodes.at[id]->in[i] == n)
                     user = g->nodes.at[id];
         n = user;
+        *exact = *exact && n && same_value(n);
     }
     return n ? n->name : NULL;
 }
@@ -63,11 +88,11 @@ static const char *name_in_body(const Graph *g, const Node *n)
 const char *text_carry_name(Scope *s, const Node *loop, int k)
 {
     const Graph *body = loop->attr.loop->body;
-    const char  *name = name_in_body(body, body->args.at[k]);
-    if (body->args.at[k]->name)
-        name = body->args.at[k]->name;
-    else if (loop_result(body, k)->name)
-        name = loop_result(body, k)->name;
+    const Node  *next = loop_result(body, k);
+    bool exact;
+    const char  *name = name_in_body(body, body->args.at[k], &exact);
+    if (!body->args.at[k]->name && next->name)
+        name = next->name;
     return name ? intern(s->f->cx, name) : intern_printf(s->f->cx, "carry%d", k);
 }
 
@@ -75,7 +100,8 @@ const char *text_stack_name(Scope *s, const Node *loop, int j)
 {
     const Loop *l = loop->attr.loop;
     const Node *n = loop_result(l->body, l->n_carry + j);
-    const char *name = name_in_body(l->body, n), *tail = n->name ? "" : "_a";
+    bool exact;
+    const char *name = name_in_body(l->body, n, &exact), *tail = exact ? "" : "_a";
     if (!name)
         name = "kept";
     if (l->stack && strncmp(name, l->stack, strlen(l->stack)) != 0)
@@ -237,7 +263,10 @@ static void write_op(Writer *w, Text *t, Node *n, int outer)
     } else if (n->op == OP_SLICE)
         write_slice(w, t, n);
     else if (n->op == OP_GATHER) {
+        bool shapes = w->shapes;
+        w->shapes = false;
         write_node(w, t, n->in[0], 8);
+        w->shapes = shapes;
         text_put(t, "[");
         write_node(w, t, n->in[1], 0);
         text_put(t, "]");
@@ -253,13 +282,12 @@ static void write_node(Writer *w, Text *t, Node *n, int outer)
     n = node_resolve(&s, n);
     w->s = s;
     const char *name = stored_name(w, s, n);
-    const Info *x = &s->at[n->id];
     if (name) {
         text_put(t, name);
         write_shape(w, t, n->type);
     } else if (w->left-- <= 0)
         text_put(t, "...");
-    else if (n->n_in == 0 || (x->free && n->n_in == 0))
+    else if (n->n_in == 0)
         write_leaf(w, t, s, n);
     else if (n->op == OP_RESULT)
         write_node(w, t, n->in[0], outer);

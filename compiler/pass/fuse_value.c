@@ -129,10 +129,15 @@ bool map_access(MapBuild *m, Node *n, const View *v, const Coords *c, Access *a)
     return true;
 }
 
+static bool lies_outside(MapBuild *m, Scope *s, Node *n)
+{
+    return s != m->s || !group_writes(s, m->u, n);
+}
+
 static int load(MapBuild *m, Scope *s, Node *n, const View *v, const Coords *c, int guard)
 {
     Value l = { .kind = VAL_LOAD, .dtype = n->type->dtype, .node = n, .name = s->at[n->id].hint };
-    if (!map_access(m, n, v, c, &l.access))
+    if (!lies_outside(m, s, n) || !map_access(m, n, v, c, &l.access))
         return -1;
     l.access.guard = guard;
     if (guard >= 0)
@@ -231,7 +236,7 @@ static int gather(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
         rest.at[k] = at.at[in.rank + k];
     }
     int index = build(m, s, ids, &in, guard);
-    if (index < 0)
+    if (index < 0 || !lies_outside(m, s, table))
         return -1;
     if (!place_view(s, table, &v)) {
         m->why->force = table;
@@ -419,7 +424,7 @@ static int build(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
             return k->value;
     }
     const Info *x = &s->at[n->id];
-    int root = x->maker && !x->copier ? root_of(m, n) : -1, v;
+    int root = x->maker && !x->copier && !x->free ? root_of(m, n) : -1, v;
     View view;
     if (root >= 0)
         return from_root(m, root, &at);
