@@ -47,11 +47,11 @@ fixture() {         # fixture NAME MODEL DIMS FLAGS...
 models=$root/models
 small_gpt="-D V=19 -D C=16 -D H=2 -D L=3 -D Tmax=8"
 fp64 digits_mlp "$models/digits_mlp.model" ""
-fp64 chargpt "$models/chargpt.model" "T=7" $small_gpt -D dropout=0.0
-fp64 chargpt-dropout "$models/chargpt.model" "T=7" $small_gpt -D dropout=0.2
+fp64 chargpt "$models/chargpt.model" "T=7" $small_gpt -D rate=0.0
+fp64 chargpt-dropout "$models/chargpt.model" "T=7" $small_gpt -D rate=0.2
 fp64 gpt2 "$models/gpt2.model" "T=7" $small_gpt
 fixture digits_mlp "$models/digits_mlp.model" ""
-fixture chargpt "$models/chargpt.model" "T=7" $small_gpt -D dropout=0.0
+fixture chargpt "$models/chargpt.model" "T=7" $small_gpt -D rate=0.0
 fixture gpt2 "$models/gpt2.model" "T=7" $small_gpt
 for m in "$here"/*.model; do
     [ -e "$m" ] || continue

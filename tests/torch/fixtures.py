@@ -54,14 +54,15 @@ def gpt(name, conv1d, bias, ignore):
 
 def digits():
     gen = torch.Generator().manual_seed(7)
-    model = torch.nn.ModuleDict({"fc1": torch.nn.Linear(64, 64), "fc2": torch.nn.Linear(64, 10)}).double()
+    model = torch.nn.ModuleDict({"fc1": torch.nn.Linear(64, 128), "fc2": torch.nn.Linear(128, 10)}).double()
     fill(model, gen)
     pixels = torch.rand((BATCH, 64), generator=gen) * 16
     labels = torch.randint(0, 10, (BATCH,), generator=gen)
-    run("digits_mlp", model, {"pixels": pixels, "label": labels},
+    run("digits_mlp", model, {"pixels": pixels, "digit": labels},
         lambda m: F.cross_entropy(m["fc2"](F.relu(m["fc1"](pixels.double() / 16))), labels))
 
 
 digits()
 gpt("chargpt", conv1d=False, bias=True, ignore=False)
-gpt("gpt2", conv1d=True, bias=True, ignore=True)
+gpt("gpt2", conv1d=True, bias=True, ignore=False)
+gpt("ragged", conv1d=False, bias=True, ignore=True)

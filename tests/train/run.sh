@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Whole trainings, short: accuracy on the digits, exact resume, interruption, splits of the batch.
+set -u
+here=$(cd "$(dirname "$0")" && pwd); root=$here/../..
+tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+export CI=1
+
+ok() { echo "ok $1"; }
+bad() { echo "not ok $1: $2"; }
+# same NAME DIR DIR: byte for byte the same parameters and optimizer state at the step given
+same() {
+    local name=$1 a=$2 b=$3 f
+    for f in model.safetensors optimizer.safetensors; do
+        cmp -s "$a/$f" "$b/$f" || { bad "$name" "$f differs"; return; }
+    done
+    ok "$name"
+}
+# last KEY FILE: the last value of a key of a metrics file
+last() { sed -n "s|.*\"$1\": *\([-0-9.e+]*\).*|\1|p" "$2" | tail -n 1; }
+
+# ---- digits: at least 97 % on a held-out fifth, mean of three seeds ----------------------------
+
+if "$GRADCC" "$root/models/digits_mlp.model" -o digits >&2; then
+    total=0
+    for seed in 1 2 3; do
+        ./digits --data "$root/models/digits.csv.gz" --seed $seed --out "digits.$seed" >&2 ||
+            bad "digits-seed-$seed" "ended with an error"
+        value=$(last val/accuracy "digits.$seed/metrics.jsonl")
+        echo "digits seed $seed: accuracy ${value:-none}" >&2
+        total=$(echo "$total ${value:-0}" | awk '{ print $1 + $2 }')
+    done
+    mean=$(echo "$total" | awk '{ printf "%.4f", $1 / 3 }')
+    if awk "BEGIN { exit !($mean >= 0.97) }"; then ok "digits-accuracy"; else bad "digits-accuracy" "mean $mean, wanted 0.97"; fi
+else
+    bad digits "does not compile"
+fi
+
+# ---- a small character GPT ---------------------------------------------------------------------
+
+cat "$root/LICENSE" "$root/README.md" "$root/grammar/LANGUAGE.md" > text.txt
+small="-D V=200 -D C=32 -D H=2 -D L=2 -D Tmax=32"
+"$GRADCC" $small -D rate=0.1 "$root/models/chargpt.model" -o gpt >&2 || bad chargpt "does not compile"
+common="--data text.txt --dims T=16 --batch 12 --steps 60 --save 10 --eval 30 --seed 5"
+
+./gpt $common --out straight > straight.log 2>&1 || bad straight "$(tail -n 3 straight.log)"
+
+# kill -9 in the middle of the run, some steps after a checkpoint; resume must give the same bytes
+./gpt $common --out killed --steps 60 > killed.log 2>&1 &
+pid=$!
+while kill -0 $pid 2>/dev/null && ! [ -e killed/step-00000020/manifest.json ]; do sleep 0.01; done
+kill -KILL $pid 2>/dev/null; wait $pid 2>/dev/null
+if [ -e killed/step-00000060 ]; then bad resume-after-kill "the run ended before it was killed"; else
+    ./gpt $common --out killed --resume auto > resumed.log 2>&1 || bad resume-after-kill "$(tail -n 3 resumed.log)"
+    same resume-after-kill straight/step-00000060 killed/step-00000060
+fi
+
+# 25 steps, then SIGKILL, then on to 60: position inside no save interval
+./gpt $common --out part --steps 25 > part.log 2>&1
+./gpt $common --out part --resume auto --steps 60 > part2.log 2>&1
+same resume-25-to-60 straight/step-00000060 part/step-00000060
+
+# another thread count or accumulation may change rounding only
+./gpt $common --out split --accumulate 3 > split.log 2>&1
+a=$(last train/loss straight/metrics.jsonl); b=$(last train/loss split/metrics.jsonl)
+if [ -n "$a" ] && awk "BEGIN { d = $a - ${b:-99}; exit !(d < 1e-4 && d > -1e-4) }"; then ok split-with-dropout
+else bad split-with-dropout "loss $a against ${b:-none}"; fi
+./gpt $common --out part3 --steps 25 --accumulate 2 > part3.log 2>&1
+./gpt $common --out part3 --resume auto --steps 60 --accumulate 4 > part4.log 2>&1
+b=$(last train/loss part3/metrics.jsonl)
+if [ -n "$a" ] && awk "BEGIN { d = $a - ${b:-99}; exit !(d < 1e-4 && d > -1e-4) }"; then ok resume-other-split
+else bad resume-other-split "loss $a against ${b:-none}"; fi
+
+# ---- interruption ------------------------------------------------------------------------------
+
+./gpt $common --out interrupted --steps 100000 --save 100000 > interrupted.log 2>&1 &
+pid=$!
+sleep 1; kill -INT $pid; wait $pid; rc=$?
+if [ $rc = 130 ] && ls interrupted/step-*/manifest.json >/dev/null 2>&1; then ok interrupt-saves
+else bad interrupt-saves "exit code $rc, $(ls interrupted)"; fi
+./gpt $common --out terminated --steps 100000 --save 100000 > terminated.log 2>&1 &
+pid=$!
+sleep 1; kill -TERM $pid; wait $pid; rc=$?
+if [ $rc = 75 ] && ls terminated/step-*/manifest.json >/dev/null 2>&1; then ok terminate-saves
+else bad terminate-saves "exit code $rc, $(ls terminated)"; fi
+
+# ---- runs are not overwritten; damage is noticed ------------------------------------------------
+
+./gpt $common --out straight > again.log 2>&1 && bad no-overwrite "the run was overwritten"
+if grep -q -- '--resume auto' again.log; then ok no-overwrite; else bad no-overwrite "$(tail -n 2 again.log)"; fi
+printf 'x' | dd of=part/step-00000060/model.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
+./gpt $common --out part --resume auto --steps 61 > damaged.log 2>&1
+if grep -qi 'step-00000060' damaged.log && [ -e part/step-00000061 ]; then ok damaged-checkpoint
+else bad damaged-checkpoint "$(tail -n 3 damaged.log)"; fi
+text=$(./gpt generate --out straight --prompt 'The ' --tokens 40 --seed 1 2>&1) &&
+    [ "$text" = "$(./gpt generate --out straight --prompt 'The ' --tokens 40 --seed 1 2>&1)" ] &&
+    [ ${#text} -ge 40 ] && ok generate || bad generate "$text"
