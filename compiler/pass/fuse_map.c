@@ -230,22 +230,42 @@ static bool overwrites_safely(MapBuild *m, const int *last)
 
 /* ---- values that later phases read again ----------------------------------------------------- */
 
-/* What it takes to compute value v again in another phase. */
-static int cost_again(const Kernel *k, int i)
+/* Which values differ from element to element of a row. */
+static bool *along_row(const MapBuild *m)
+{
+    const Kernel *k = m->k;
+    bool *elem = NEW_ARRAY(m->f->cx->scratch, bool, k->values.len + 1);
+    for (int i = 0; i < k->values.len; i++) {
+        const Value *v = &k->values.at[i];
+        for (int j = 0; j < v->n_in && v->kind != VAL_REDUCE; j++)
+            elem[i] |= elem[v->in[j]];
+        if (v->kind == VAL_AXIS)
+            elem[i] = v->axis == m->n_outer;
+        else if (v->kind == VAL_DRAW)
+            elem[i] |= v->sample.stride[m->n_outer] || v->element.stride[m->n_outer];
+        else if (v->kind == VAL_LOAD)
+            elem[i] = v->access.stride[m->n_outer] || (v->access.index >= 0 && elem[v->access.index])
+                      || (v->access.guard >= 0 && elem[v->access.guard]);
+    }
+    return elem;
+}
+
+/* What it takes to compute value i again in another phase. */
+static int cost_again(const Kernel *k, const bool *elem, int i)
 {
     const Value *v = &k->values.at[i];
-    int cost = v->kind == VAL_POINT ? op_row(v->op)->cost : v->kind == VAL_DRAW ? COST_DEAR : 0;
-    if (v->kind == VAL_REDUCE)
+    if (!elem[i])
         return 0;
+    int cost = v->kind == VAL_POINT ? op_row(v->op)->cost : v->kind == VAL_DRAW ? COST_DEAR : 0;
     for (int j = 0; j < v->n_in && cost < COST_DEAR; j++)
-        cost += cost_again(k, v->in[j]);
+        cost += cost_again(k, elem, v->in[j]);
     return cost;
 }
 
 /* Marks the dear values that are not stored and that later phases read: true if there are any. */
 static bool keep_dear(MapBuild *m, const int *last)
 {
-    bool any = false;
+    bool any = false, *elem = along_row(m);
     for (int i = 0; i < m->u->roots.len; i++) {
         const Root *r = m->u->roots.at[i];
         int v = m->value[i];
@@ -256,7 +276,7 @@ static bool keep_dear(MapBuild *m, const int *last)
         if (!m->has_row || !lazy || m->kept[i] || !map_root_coords(m, r, &c)
             || c.rank != m->elem.rank || root_is_read(m->s, r))
             continue;
-        if (last[v] > m->k->values.at[v].phase && cost_again(m->k, v) >= COST_DEAR)
+        if (last[v] > m->k->values.at[v].phase && cost_again(m->k, elem, v) >= COST_DEAR)
             any = m->kept[i] = true;
     }
     return any;

@@ -310,7 +310,7 @@ static void find_own(Scope *s)
 /* ---- the rest: again, or once --------------------------------------------------------------- */
 
 /* What it takes to compute n in place: operations, and values of its size that are read. What is
-   repeated along an axis is read once per row, or stays in the cache. */
+   repeated along an axis is read and computed once per row, or stays in the cache. */
 static void weigh(Scope *s, const Node *n)
 {
     Info *x = &s->at[n->id];
@@ -331,7 +331,7 @@ static void weigh(Scope *s, const Node *n)
         x->loads += in->root ? n->in[i]->type->rank > 0 : in->loads;
     }
     if (n->op == OP_BROADCAST)
-        x->loads = 0;
+        x->loads = x->cost = 0;
 }
 
 static void choose_one(Scope *s, const Node *n)

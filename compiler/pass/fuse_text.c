@@ -115,7 +115,9 @@ typedef struct {
     Scope *s;
     const Unit *u;
     const Node *top;                            /* being defined                                */
-    bool   shapes, expand;                      /* types after names; values of this kernel written out */
+    bool   shapes;                              /* types after names                            */
+    bool   expand;                              /* values of this kernel are written out        */
+    bool   names;                               /* what has a name is not written out           */
     int    left;                                /* nodes                                        */
 } Writer;
 
@@ -138,6 +140,8 @@ static const char *stored_name(Writer *w, Scope *s, Node *n)
     View v;
     if (n == w->top || x->free)
         return NULL;
+    if (w->names && n->name && n->n_in > 0)
+        return n->name;
     if (node_is_view(n) && !x->maker && !x->copier)
         return NULL;
     bool here = x->maker && x->maker->unit == w->u;
@@ -313,32 +317,79 @@ static void write_left(Writer *w, Text *t, const Buffer *b, const Type *type, Ho
     text_put(t, how == HOW_REPLACE ? " = " : how == HOW_ADD ? " += " : " (+)= ");
 }
 
-/* One equation per stored value. */
-static void write_map(Writer *w, Text *t, Unit *u)
+static void write_equation(Writer *w, Text *t, Unit *u, const Root *r, const Dest *d)
+{
+    write_left(w, t, d->view.buffer, r->node->type, d->how);
+    w->u = u;
+    w->top = r->kind == ROOT_COPY ? NULL : r->node;
+    w->left = DEEP * DEEP;
+    if (r->kind != ROOT_COPY && op_is(r->node, CLASS_REDUCE))
+        write_reduce(w, t, r->node, 0);
+    else if (r->kind == ROOT_COPY)
+        write_node(w, t, r->node, 0);
+    else
+        write_op(w, t, r->node, 0);
+}
+
+static const Root *root_of_dest(const Unit *u, const Dest *d)
+{
+    for (int j = 0; j < u->roots.len; j++)
+        for (int k = 0; k < u->roots.at[j]->dests.len; k++)
+            if (&u->roots.at[j]->dests.at[k] == d)
+                return u->roots.at[j];
+    return NULL;
+}
+
+/* The equation that says most: of the largest value, of those the last. */
+static int main_effect(Scope *s, Unit *u)
+{
+    int     best = 0;
+    int64_t most = -1;
+    for (int i = 0; i < u->kernel->effects.len; i++) {
+        const Root *r = root_of_dest(u, u->target[i]);
+        int64_t n = r ? size_in_training(s->f, r->size) : -1;
+        if (n >= most) {
+            most = n;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* One equation per stored value; with `only`, one equation and the names of the others. */
+static void write_map(Writer *w, Text *t, Unit *u, bool only)
 {
     const Root *last = NULL;
+    int main = main_effect(w->s, u), others = 0;
     for (int i = 0; i < u->kernel->effects.len; i++) {
-        const Effect *e = &u->kernel->effects.at[i];
-        Dest *d = u->target[i];
-        const Root *r = NULL;
-        for (int j = 0; j < u->roots.len; j++)
-            for (int k = 0; k < u->roots.at[j]->dests.len; k++)
-                if (&u->roots.at[j]->dests.at[k] == d)
-                    r = u->roots.at[j];
-        if (r == last || !r)
+        const Root *r = root_of_dest(u, u->target[i]);
+        if (r == last || !r || (only && i != main))
             continue;
         last = r;
         text_put(t, t->len ? "; " : "");
-        write_left(w, t, u->operands.at[e->access.arg].buffer, r->node->type, d->how);
-        w->top = r->kind == ROOT_COPY ? NULL : r->node;
-        w->left = DEEP * DEEP;
-        if (r->kind != ROOT_COPY && op_is(r->node, CLASS_REDUCE))
-            write_reduce(w, t, r->node, 0);
-        else if (r->kind == ROOT_COPY)
-            write_node(w, t, r->node, 0);
-        else
-            write_op(w, t, r->node, 0);
+        write_equation(w, t, u, r, u->target[i]);
     }
+    for (int i = 0; only && i < u->kernel->effects.len; i++)
+        if (i != main)
+            text_add(t, "%s%s", others++ ? ", " : "; also ", u->target[i]->view.buffer->name);
+}
+
+/* What it is made of, where a formula would be too long. */
+static void write_inputs(Scope *s, Text *t, Unit *u, const Operand *operands)
+{
+    int  main = main_effect(s, u), n = 0;
+    Writer w = { .s = s, .u = u, .shapes = true };
+    const Dest *d = u->target[main];
+    write_left(&w, t, d->view.buffer, root_of_dest(u, d)->node->type, d->how);
+    text_put(t, "f(");
+    for (int i = 0; i < u->kernel->args.len; i++)
+        if (u->kernel->args.at[i].read && columns(t) < WIDTH - 12)
+            text_add(t, "%s%s", n++ ? ", " : "", operands[i].buffer->name);
+    text_put(t, columns(t) < WIDTH - 12 ? ")" : ", ...)");
+    n = 0;
+    for (int i = 0; i < u->kernel->effects.len; i++)
+        if (i != main && columns(t) < WIDTH - 16)
+            text_add(t, "%s%s", n++ ? ", " : "; also ", u->target[i]->view.buffer->name);
 }
 
 static void write_product(Writer *w, Text *t, Unit *u, const Operand *operands)
@@ -378,12 +429,16 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
 
 static void write_formula(Scope *s, Unit *u, Kernel *k, const Operand *operands)
 {
+    enum { FORMS = 6 };
     Text t = text_new(s->f->cx->arena);
-    for (int i = 0; i < 4; i++) {               /* ever shorter forms */
-        Writer w = { .s = s, .u = u, .shapes = i == 0, .expand = i < 2 };
+    for (int i = 0; i <= FORMS; i++) {          /* ever shorter forms */
+        Writer w = { .s = s, .u = u, .shapes = i == 0 || i == 3, .expand = i < 2,
+                     .names = i == 2 || i > 4 };
         t = text_new(s->f->cx->arena);
-        if (u->kind == UNIT_MAP)
-            write_map(&w, &t, u);
+        if (u->kind == UNIT_MAP && i == FORMS)
+            write_inputs(s, &t, u, operands);
+        else if (u->kind == UNIT_MAP)
+            write_map(&w, &t, u, i > 2);
         else if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
             write_attention(&w, &t, u, operands);
         else

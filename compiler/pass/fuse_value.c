@@ -9,6 +9,11 @@
 
 static int build(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard);
 
+static const char *value_name(const Scope *s, const Node *n)
+{
+    return s->at[n->id].exact ? s->at[n->id].hint : NULL;
+}
+
 /* ---- adding values -------------------------------------------------------------------------- */
 
 static int value_add(MapBuild *m, Value v)
@@ -136,7 +141,7 @@ static bool lies_outside(MapBuild *m, Scope *s, Node *n)
 
 static int load(MapBuild *m, Scope *s, Node *n, const View *v, const Coords *c, int guard)
 {
-    Value l = { .kind = VAL_LOAD, .dtype = n->type->dtype, .node = n, .name = s->at[n->id].hint };
+    Value l = { .kind = VAL_LOAD, .dtype = n->type->dtype, .node = n, .name = value_name(s, n) };
     if (!lies_outside(m, s, n) || !map_access(m, n, v, c, &l.access))
         return -1;
     l.access.guard = guard;
@@ -248,7 +253,7 @@ static int gather(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
         row.dim[k] = v.dim[k + 1];
         row.stride[k] = v.stride[k + 1];
     }
-    Value l = { .kind = VAL_LOAD, .dtype = n->type->dtype, .node = n, .name = s->at[n->id].hint };
+    Value l = { .kind = VAL_LOAD, .dtype = n->type->dtype, .node = n, .name = value_name(s, n) };
     if (!map_access(m, table, &row, &rest, &l.access))
         return -1;
     l.access.guard = guard;
@@ -297,7 +302,7 @@ static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
         return -1;
     }
     Value v = { .kind = VAL_DRAW, .op = n->op, .dtype = n->type->dtype, .stream = n->attr.stream,
-                .node = n, .name = s->at[n->id].hint };
+                .node = n, .name = value_name(s, n) };
     Form  zero = { 0 };
     v.sample = access_of(-1, sample >= 0 ? &at.at[sample] : &zero);
     for (int k = 0; k < rank; k++)
@@ -341,7 +346,7 @@ static int pointwise(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
         return in[0];
     if (n->op == OP_CAST)
         return value_add(m, (Value){ .kind = VAL_CAST, .dtype = n->type->dtype, .n_in = 1,
-                                     .in = { in[0] }, .node = n, .name = s->at[n->id].hint });
+                                     .in = { in[0] }, .node = n, .name = value_name(s, n) });
     int v = value_point(m, n->op, n->type->dtype, n->n_in, in, n);
     if (!m->k->values.at[v].name)
         m->k->values.at[v].name = n->name;
@@ -491,7 +496,7 @@ int value_of_root(MapBuild *m, int i)
         if (v >= 0)
             v = value_add(m, (Value){ .kind = VAL_REDUCE, .op = n->op, .dtype = n->type->dtype,
                                       .n_in = 1, .in = { v }, .node = n,
-                                      .name = s->at[n->id].hint });
+                                      .name = value_name(s, n) });
     } else if (r->kind == ROOT_COLUMN) {
         v = build(m, s, n->in[0], &m->elem, -1);
     } else if (r->kind == ROOT_TOTAL) {
