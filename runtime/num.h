@@ -65,7 +65,7 @@ static inline double rt_uniform_f64(RtKey key, uint64_t stream, uint64_t sample,
     return (double)(rt_philox(key, stream, sample, element) >> 8) * 0x1p-24;
 }
 
-/* ---- bits ------------------------------------------------------------------------------------ */
+/* ---- bits ----------------------------------------------------------------------------------- */
 
 static inline uint32_t rt_bits_f32(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
 static inline float rt_from_f32(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
@@ -281,7 +281,7 @@ static inline float rt_pow_f32(float x, float y)
     return y == 0 || x == 1 || (x == -1 && rt_abs_f32(y) == INFINITY) ? 1.0f : real;
 }
 
-/* ---- double: libm ---------------------------------------------------------------------------- */
+/* ---- double: libm --------------------------------------------------------------------------- */
 
 static inline double rt_exp_f64(double x) { return exp(x); }
 static inline double rt_log_f64(double x) { return log(x); }
@@ -300,7 +300,7 @@ static inline double rt_sigmoid_f64(double x)
     return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- both ----------------------------------------------------------------------------------- */
 
 /* -1, 0 or 1; a NaN stays NaN */
 static inline float rt_sign_f32(float x)
@@ -324,7 +324,7 @@ static inline double rt_floor_div_f64(double a, double b) { return rt_floor_f64(
 static inline float rt_mod_f32(float a, float b) { return a - b * rt_floor_f32(a / b); }
 static inline double rt_mod_f64(double a, double b) { return a - b * rt_floor_f64(a / b); }
 
-/* ---- integers: a division by 0 gives 0; what does not fit wraps ------------------------------ */
+/* ---- integers: a division by 0 gives 0; what does not fit wraps ----------------------------- */
 
 static inline int32_t rt_abs_i32(int32_t x)
 {
@@ -387,7 +387,7 @@ static inline int32_t rt_mod_i32(int32_t a, int32_t b) { return (int32_t)rt_mod_
 #define rt_floor_div(a, b) RT_NUMBER(rt_floor_div, (a) + (b))(a, b)
 #define rt_mod(a, b)       RT_NUMBER(rt_mod, (a) + (b))(a, b)
 
-/* ---- normal draws ---------------------------------------------------------------------------- */
+/* ---- normal draws --------------------------------------------------------------------------- */
 
 static inline float rt_normal_f32(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {

@@ -39,12 +39,15 @@ __attribute__((noreturn, format(printf, 2, 3))) void rt_fail(int exit_code, cons
 __attribute__((format(printf, 1, 2))) void rt_warn(const char *fmt, ...);
 void  *rt_alloc(size_t bytes, const char *what);            /* never NULL: fails with the sizes  */
 char  *rt_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /* allocated text */
+const char *rt_keep(char *text);                            /* freed by rt_base_end              */
+void   rt_base_end(void);                                   /* frees what rt_keep was given      */
 extern void (*rt_before_message)(void);                     /* ends a progress line; or NULL     */
 void   rt_base_init(void);                                  /* reads RT_FAULT                    */
 void   rt_free(void *at);                                   /* what the others here allocated    */
 double rt_now(void);                                        /* seconds, monotonic                */
 double rt_memory_free(void);                                /* bytes; -1 = unknown               */
 double rt_memory_peak(void);                                /* of this process; -1 = unknown     */
+double rt_processor_quota(void);                            /* of the container; 0 = none        */
 enum { RT_BYTES_TEXT = 32 };
 const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT]);           /* "12.5 MiB"            */
 int    rt_open(const char *path, int flags, int mode);      /* like open(), never EINTR          */
@@ -52,7 +55,7 @@ ssize_t rt_read_some(int fd, void *to, size_t n);           /* like read(), neve
 int    rt_write_all(int fd, const void *data, size_t len);  /* 0, or -1 with errno               */
 int    rt_fsync(int fd);                                    /* 0, or -1 with errno               */
 int    rt_fsync_directory_of(const char *path);             /* the folder that holds path        */
-/* Whole file, a NUL byte behind it; .gz is expanded. limit: of bytes, before and after expanding. */
+/* Whole file, a NUL byte behind it; .gz is expanded. limit: of bytes, as stored and expanded. */
 void  *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
 int    rt_write_atomic(const char *path, const void *data, size_t len);
@@ -88,7 +91,7 @@ uint64_t rt_permute(uint64_t i, uint64_t n, uint64_t key);  /* bijection on 0..n
 /* The code point at s; *length 0 where the bytes are no UTF-8. */
 int32_t  rt_utf8_decode(const uint8_t *s, size_t left, int *length);
 
-/* ---- checkpoint ------------------------------------------------------------------------------ */
+/* ---- checkpoint ----------------------------------------------------------------------------- */
 
 typedef struct {                                /* what a checkpoint holds besides tensors       */
     int64_t  step;                              /* position: updates done, applied or skipped    */
@@ -114,7 +117,7 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
 bool rt_checkpoint_exists(const char *dir);
 void rt_checkpoint_clean(const char *dir);      /* left-over temporary folders, with a message   */
 
-/* ---- core/params.c: the flat buffer by name -------------------------------------------------- */
+/* ---- core/params.c: the flat buffer by name ------------------------------------------------- */
 
 enum { RT_NAME_TEXT = 512 };                    /* longest logical name, with its NUL            */
 
@@ -123,13 +126,13 @@ ptrdiff_t rt_param_repeats(const RtParam *q);   /* product of the stack counts  
 ptrdiff_t rt_param_at(const RtParam *q, ptrdiff_t repeat);  /* first element of a repetition     */
 /* "h.3.attn.c_attn.weight" for repetition 3 of "h.*.attn.c_attn.weight" */
 const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_TEXT]);
-ptrdiff_t rt_params_count(const RtModel *m, bool trained_only);         /* elements, all repetitions */
+ptrdiff_t rt_params_count(const RtModel *m, bool trained_only);         /* elements in all       */
 void      rt_params_init(const RtModel *m, uint64_t seed, void *p);     /* keyed by logical name */
 void      rt_params_print(const RtModel *m, FILE *to);                  /* the table             */
 uint64_t  rt_hash_text(const char *text);       /* 64-bit FNV-1a: streams of names               */
 size_t    rt_real_bytes(const RtModel *m);      /* 4 or 8                                        */
 
-/* ---- optim/: schedules and updates ------------------------------------------------------------ */
+/* ---- optim/: schedules and updates ---------------------------------------------------------- */
 
 typedef struct { ptrdiff_t from, to; bool decay; } RtPiece;             /* of the flat buffer    */
 enum { RT_PIECE = 1 << 15 };                    /* most elements of a piece                      */
@@ -139,7 +142,7 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 int      rt_optim_states(const RtTrain *t);     /* flat buffers beside the parameters: 0, 1 or 2 */
 double   rt_schedule_lr(const RtTrain *t, int64_t applied);             /* of the update to come */
 
-/* ---- core/options.c, help.c, config.c: settings ----------------------------------------------- */
+/* ---- core/options.c, help.c, config.c: settings --------------------------------------------- */
 
 typedef enum { RT_DO_TRAIN = 1, RT_DO_EVAL = 2, RT_DO_GENERATE = 4 } RtCommand;
 
@@ -157,10 +160,13 @@ typedef struct {
     const char *prompt;
     int64_t     tokens, top_k;
     double      temperature;
+    double      started;                        /* rt_now when the program began                 */
     bool        help, version;
 } RtOptions;
 
-typedef enum { RT_OPT_INT, RT_OPT_UINT, RT_OPT_REAL, RT_OPT_TEXT, RT_OPT_DIMS, RT_OPT_FLAG } RtOptType;
+typedef enum {
+    RT_OPT_INT, RT_OPT_UINT, RT_OPT_REAL, RT_OPT_TEXT, RT_OPT_DIMS, RT_OPT_FLAG,
+} RtOptType;
 
 typedef struct {                                /* one row serves parser, --help and config.json */
     const char *name;                           /* without the dashes                            */
@@ -180,7 +186,7 @@ extern const int      rt_n_options;
 RtOptions rt_options_parse(const RtModel *m, int argc, char **argv);
 /* Checks batch, accumulate and dims against each other; fills the batch dims. */
 void      rt_options_settle(const RtModel *m, RtOptions *o);
-bool      rt_option_applies(const RtModel *m, const RtOption *row);     /* to this model's optimizer */
+bool      rt_option_applies(const RtModel *m, const RtOption *row);     /* to this model         */
 int       rt_option_index(const char *name);    /* row, -1 = none                                */
 void      rt_help_print(const RtModel *m, const RtOptions *o, FILE *to);
 /* The candidate nearest to a mistyped word, or NULL. */
@@ -191,7 +197,7 @@ const char *rt_suggest(const char *word, const char *const *words, int n);
 char     *rt_config_text(const RtModel *m, const RtOptions *o);
 void      rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to);
 
-/* ---- core/run.c: one model with its buffers ---------------------------------------------------- */
+/* ---- core/run.c: one model with its buffers ------------------------------------------------- */
 
 typedef struct {                                /* means of all slots over a data set or update  */
     double mean[RT_MAX_SLOTS];                  /* NAN where the count is 0                      */
@@ -219,7 +225,6 @@ struct RtState {
     int64_t    samples;                         /* of the run, drawn so far                      */
     int64_t    empty;                           /* updates in which a loss had no valid element  */
     double     best_val;
-    bool       failed_save;
 };
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
@@ -236,14 +241,14 @@ int      rt_run_save(RtRun *run, const char *dir);          /* 0, or -1 after a 
 /* NULL: no checkpoint there. with_state false: parameters only. */
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c);
 
-/* ---- core/log.c: what a person and a program read ---------------------------------------------- */
+/* ---- core/log.c: what a person and a program read ------------------------------------------- */
 
 typedef struct {
     int     fd;                                 /* metrics.jsonl, -1 = none                      */
     bool    live;                               /* a terminal: one line, updated in place        */
     bool    open_line;
     int64_t steps, every;                       /* plain lines every so many steps               */
-    double  started, last_shown;
+    double  started, last_shown, program;       /* program: when it began                        */
     double  seconds;                            /* of the steps after the first                  */
     int64_t counted;
     int64_t unit;                               /* tokens or samples per sample                  */
@@ -252,7 +257,8 @@ typedef struct {
 
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from);
 void  rt_log_begin(RtLog *log);                 /* log stays where it is from here on            */
-void  rt_log_restart(RtLog *log, int64_t step, const char *checkpoint);
+/* The first record of a process; checkpoint: what it goes on from, NULL = a fresh run. */
+void  rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint);
 void  rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
                   double seconds);
 void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
@@ -260,12 +266,12 @@ void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, doub
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
 void  rt_log_close(RtLog *log);
 
-/* ---- core/signal.c ------------------------------------------------------------------------------ */
+/* ---- core/signal.c -------------------------------------------------------------------------- */
 
 void rt_signal_catch(void);                     /* SIGINT, SIGTERM, SIGUSR1                      */
 int  rt_signal_pending(void);                   /* signal number, 0 = none                       */
 
-/* ---- core/evaluate.c, generate.c: the other sub-commands ---------------------------------------- */
+/* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------ */
 
 const char *rt_generate_possible(const RtModel *m);         /* NULL, or why it is not            */
 void rt_threads_set(RtOptions *o);              /* --threads, or what the machine offers         */

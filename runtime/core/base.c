@@ -27,7 +27,7 @@
 
 #include "run.h"
 
-/* ---- plain memory and files ------------------------------------------------------------------ */
+/* ---- plain memory and files ----------------------------------------------------------------- */
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -73,7 +73,7 @@ RtMem rt_mem = { plain_alloc, plain_free };
 RtIo  rt_io  = { plain_open, plain_read, plain_write, plain_fsync, plain_close, plain_rename,
                  plain_unlink, plain_mkdir };
 
-/* ---- faults on demand ------------------------------------------------------------------------ */
+/* ---- faults on demand ----------------------------------------------------------------------- */
 
 typedef enum { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_CLOSE, CALL_RENAME, CALL_UNLINK,
                CALL_MKDIR, CALL_ANY, CALL_COUNT } Call;
@@ -229,7 +229,7 @@ void rt_base_init(void)
                     fault_unlink, fault_mkdir };
 }
 
-/* ---- messages and time ----------------------------------------------------------------------- */
+/* ---- messages and time ---------------------------------------------------------------------- */
 
 void (*rt_before_message)(void) = NULL;
 
@@ -268,7 +268,7 @@ double rt_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT])
 {
@@ -324,6 +324,21 @@ double rt_memory_peak(void)
     return read_number("/proc/self/status", "VmHWM:", &peak) ? peak * 1024 : -1;
 }
 
+double rt_processor_quota(void)
+{
+    double quota, period;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (f) {
+        const bool limited = fscanf(f, "%lf %lf", &quota, &period) == 2 && period > 0;
+        fclose(f);
+        return limited ? quota / period : 0;
+    }
+    if (read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "", &quota) && quota > 0
+        && read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "", &period) && period > 0)
+        return quota / period;
+    return 0;
+}
+
 void *rt_alloc(size_t bytes, const char *what)
 {
     void *at = rt_mem.alloc(bytes);
@@ -336,6 +351,30 @@ void *rt_alloc(size_t bytes, const char *what)
 }
 
 void rt_free(void *at) { rt_mem.free(at); }
+
+/* ---- texts of settings, kept until the end -------------------------------------------------- */
+
+typedef struct Kept Kept;
+struct Kept { Kept *next; char *text; };
+static Kept *kept;
+
+const char *rt_keep(char *text)
+{
+    Kept *one = rt_alloc(sizeof *one, "a text");
+    *one = (Kept){ kept, text };
+    kept = one;
+    return text;
+}
+
+void rt_base_end(void)
+{
+    while (kept) {
+        Kept *one = kept;
+        kept = one->next;
+        rt_free(one->text);
+        rt_free(one);
+    }
+}
 
 char *rt_printf(const char *fmt, ...)
 {
@@ -352,7 +391,7 @@ char *rt_printf(const char *fmt, ...)
     return text;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 int rt_open(const char *path, int flags, int mode)
 {
@@ -489,7 +528,7 @@ void *rt_read_file(const char *path, size_t limit, size_t *len)
     return b.at;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 int rt_write_all(int fd, const void *data, size_t len)
 {

@@ -50,7 +50,7 @@ static void put_text(JsonText *j, const char *text)
     put(j, "\"");
 }
 
-static void put_real(JsonText *j, double value)             /* shortest text that reads back equal */
+static void put_real(JsonText *j, double value)             /* shortest that reads back      */
 {
     char text[40];
     for (int digits = 6; digits <= 17; digits++) {
@@ -124,7 +124,7 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     return j.at;
 }
 
-/* ---- back -------------------------------------------------------------------------------------- */
+/* ---- back ----------------------------------------------------------------------------------- */
 
 typedef struct { const RtModel *m; RtOptions *o; FILE *to; int told; } Adopt;
 
@@ -159,7 +159,8 @@ static bool option_take(RtOptions *o, const RtOption *row, const json_t *value)
         const double number = json_number_value(value);
         memcpy(at, &number, sizeof number);
     } else if (row->type == RT_OPT_TEXT && (json_is_string(value) || json_is_null(value))) {
-        const char *text = json_is_string(value) ? rt_printf("%s", json_string_value(value)) : NULL;
+        const char *text = json_is_string(value)
+                         ? rt_keep(rt_printf("%s", json_string_value(value))) : NULL;
         memcpy(at, &text, sizeof text);
     } else {
         return false;
@@ -226,5 +227,12 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
         if (value && rt_options[i].saved && rt_option_applies(m, &rt_options[i]))
             adopt_row(&a, i, value);
     }
+    const RtTrain *t = &o->train;
+    const json_t *steps = json_object_get(root, "steps");
+    if (to && t->schedule != RT_CONSTANT && t->decay_steps == 0 && json_is_integer(steps)
+        && json_integer_value(steps) != t->steps)
+        fprintf(to, "the learning rate now decays over %lld steps instead of %lld; --decay-steps "
+                "%lld keeps the old schedule\n", (long long)t->steps,
+                (long long)json_integer_value(steps), (long long)json_integer_value(steps));
     json_decref(root);
 }

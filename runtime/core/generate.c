@@ -49,7 +49,7 @@ const char *rt_generate_possible(const RtModel *m)
     return language_find(m, &unused);
 }
 
-/* ---- the prompt -------------------------------------------------------------------------------- */
+/* ---- the prompt ----------------------------------------------------------------------------- */
 
 typedef struct { int32_t *at; int64_t n, cap; } Ids;
 
@@ -102,7 +102,7 @@ static Ids prompt_ids(const RtData *data, const RtOptions *o)
     return ids;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------- */
+/* ---- drawing -------------------------------------------------------------------------------- */
 
 static double logit(const RtRun *run, const Language *l, ptrdiff_t row, ptrdiff_t i)
 {
@@ -134,8 +134,8 @@ static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptr
     for (ptrdiff_t i = 0; i < l->classes; i++) {
         x[i] = logit(run, l, row, i);
         if (isnan(x[i]))
-            rt_fail(RT_EXIT_FAIL, "the model gives NaN at position %lld: its parameters are damaged",
-                    (long long)position);
+            rt_fail(RT_EXIT_FAIL, "the model gives NaN at position %lld: its parameters are "
+                    "damaged", (long long)position);
         best = x[i] > x[best] ? i : best;
     }
     if (o->temperature <= 0)
@@ -172,7 +172,7 @@ static void write_token(const RtData *data, int32_t id)
     fflush(stdout);
 }
 
-/* ---- the sub-command ----------------------------------------------------------------------------- */
+/* ---- the sub-command ------------------------------------------------------------------------ */
 
 int rt_do_generate(const RtModel *m, RtOptions *o)
 {

@@ -15,7 +15,7 @@
 
 enum { LINE = 4096 };
 
-/* ---- the live line ----------------------------------------------------------------------------- */
+/* ---- the live line -------------------------------------------------------------------------- */
 
 static bool *live_line;                         /* of the log that has one, for messages          */
 
@@ -59,7 +59,7 @@ static bool terminal_is_live(void)
         && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* ---- text -------------------------------------------------------------------------------------- */
+/* ---- text ----------------------------------------------------------------------------------- */
 
 static const char *duration(double seconds, char text[32])
 {
@@ -108,9 +108,9 @@ static void write_record(RtLog *log, char *line, size_t at)
     }
 }
 
-/* ---- open -------------------------------------------------------------------------------------- */
+/* ---- open ----------------------------------------------------------------------------------- */
 
-static int64_t round_interval(int64_t steps)    /* about twenty lines: 1, 2, 5, 10, 20, 50, ...    */
+static int64_t round_interval(int64_t steps)    /* about twenty lines: 1, 2, 5, 10, 20, ...      */
 {
     int64_t every = 1;
     for (int k = 0; every * 20 < steps; k++)
@@ -121,7 +121,7 @@ static int64_t round_interval(int64_t steps)    /* about twenty lines: 1, 2, 5, 
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from)
 {
     RtLog log = { .fd = -1, .live = terminal_is_live(), .steps = o->train.steps, .unit = 1,
-                  .unit_name = "samples", .started = rt_now() };
+                  .unit_name = "samples", .started = rt_now(), .program = o->started };
     log.every = o->train.log_every > 0 ? o->train.log_every : round_interval(o->train.steps);
     if (m->train.reader && strcmp(m->train.reader, "csv") != 0 && m->train.n_maps > 0) {
         ptrdiff_t lo, hi;
@@ -145,12 +145,18 @@ void rt_log_begin(RtLog *log)                   /* log has its final place in me
     rt_before_message = end_live_line;
 }
 
-void rt_log_restart(RtLog *log, int64_t step, const char *checkpoint)
+void rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint)
 {
     char line[LINE];
-    size_t at = (size_t)snprintf(line, LINE, "{\"restart\": true, \"run_id\": \"%lx-%lx\", "
-                                 "\"step\": %lld, \"checkpoint\": \"", (unsigned long)time(NULL),
-                                 (unsigned long)getpid(), (long long)step);
+    size_t at = (size_t)snprintf(line, LINE, "{\"restart\": %s, \"run_id\": \"%lx-%lx\", "
+                                 "\"step\": %lld", checkpoint ? "true" : "false",
+                                 (unsigned long)time(NULL), (unsigned long)getpid(),
+                                 (long long)step);
+    if (!checkpoint) {
+        write_record(log, line, at);
+        return;
+    }
+    at += (size_t)snprintf(line + at, LINE - at, ", \"checkpoint\": \"");
     for (const char *c = checkpoint; *c && at + 64 < LINE; c++) {
         if (*c == '"' || *c == '\\')
             line[at++] = '\\';
@@ -161,7 +167,7 @@ void rt_log_restart(RtLog *log, int64_t step, const char *checkpoint)
     write_record(log, line, at);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 static void record_step(RtLog *log, const RtModel *m, const RtState *state, const RtStep *s,
                         const RtMeans *means, double seconds)
@@ -208,7 +214,7 @@ void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *m
     printf("step %*lld/%lld  loss %.4f  lr %.2e  norm %-7.3g  ", log->steps < 100000 ? 5 : 8,
            (long long)step, (long long)log->steps, means->loss, s->lr, s->norm);
     if (first)
-        printf("first step %.0f ms", seconds * 1e3);
+        printf("first step %.0f ms, start %.2f s", seconds * 1e3, log->started - log->program);
     else
         printf("%s  %s %s", speed_text(log, rate, speed), last ? "in" : "eta",
                duration(last ? now - log->started : mean * (double)(log->steps - step), eta));

@@ -12,6 +12,7 @@
 enum { TRAIN = RT_DO_TRAIN, EVAL = RT_DO_EVAL, GEN = RT_DO_GENERATE, ALL = TRAIN | EVAL | GEN };
 
 #define NO_LIMIT 9e18
+#define BELOW_1  0.9999999
 
 const RtOption rt_options[] = {
 /*   name            type         at                      for         from      to        value */
@@ -39,11 +40,11 @@ const RtOption rt_options[] = {
   "updates until lr-end; 0 = steps", true },
 { "weight-decay", RT_OPT_REAL, AT(train.weight_decay), TRAIN,      0,        1e30,     "X",
   "decay of the parameters marked so", true },
-{ "momentum",     RT_OPT_REAL, AT(train.momentum),     TRAIN,      0,        1,        "X",
+{ "momentum",     RT_OPT_REAL, AT(train.momentum),     TRAIN,      0,        BELOW_1,  "X",
   "momentum of sgd", true },
-{ "beta1",        RT_OPT_REAL, AT(train.beta1),        TRAIN,      0,        1,        "X",
+{ "beta1",        RT_OPT_REAL, AT(train.beta1),        TRAIN,      0,        BELOW_1,  "X",
   "decay of Adam's mean", true },
-{ "beta2",        RT_OPT_REAL, AT(train.beta2),        TRAIN,      0,        1,        "X",
+{ "beta2",        RT_OPT_REAL, AT(train.beta2),        TRAIN,      0,        BELOW_1,  "X",
   "decay of Adam's mean square", true },
 { "eps",          RT_OPT_REAL, AT(train.eps),          TRAIN,      0,        1e30,     "X",
   "Adam's epsilon", true },
@@ -102,7 +103,7 @@ static const struct { const char *name, *how; } compile_time[] = {
     { "define",      "-D NAME=VALUE" },
 };
 
-/* ---- suggestions ----------------------------------------------------------------------------- */
+/* ---- suggestions ---------------------------------------------------------------------------- */
 
 /* Damerau-Levenshtein distance of short words (adjacent swaps count one). */
 static int word_distance(const char *a, const char *b)
@@ -141,7 +142,7 @@ const char *rt_suggest(const char *word, const char *const *words, int n)
     return best;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 int rt_option_index(const char *name)
 {
@@ -207,7 +208,7 @@ __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOpt
             near ? "?" : "");
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 static bool parse_int(const char *text, int64_t *value)
 {
@@ -242,7 +243,7 @@ __attribute__((noreturn)) static void fail_number(const RtOption *row, const cha
     const char *kind = row->type == RT_OPT_REAL ? "number" : "whole number";
     if (row->hi >= 1e18)
         rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %.0f or more", row->name, text, kind, row->lo);
-    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %.3g to %.3g", row->name, text, kind,
+    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %.3g to %.7g", row->name, text, kind,
             row->lo, row->hi);
 }
 
@@ -333,19 +334,19 @@ static void option_set(const RtModel *m, RtOptions *o, const RtOption *row, cons
     o->given |= (uint64_t)1 << (row - rt_options);
 }
 
-/* ---- the command line ------------------------------------------------------------------------ */
+/* ---- the command line ----------------------------------------------------------------------- */
 
 static RtOptions options_default(const RtModel *m, const char *program)
 {
     RtOptions o = { .program = program, .command = RT_DO_TRAIN, .train = m->train,
-                    .resume = "none", .tokens = 200, .temperature = 1 };
+                    .resume = "none", .tokens = 200, .temperature = 1, .started = rt_now() };
     RtTrain *t = &o.train;
     t->accumulate = t->accumulate > 0 ? t->accumulate : 1;
     t->keep = t->keep >= 2 ? t->keep : 2;
     for (int i = 0; i < m->n_dims; i++)
         o.dims[i] = m->dims[i].value;
     if (!t->out)
-        t->out = rt_printf("%s.run", m->name);
+        t->out = rt_keep(rt_printf("%s.run", m->name));
     return o;
 }
 
@@ -432,7 +433,7 @@ RtOptions rt_options_parse(const RtModel *m, int argc, char **argv)
     return o;
 }
 
-/* ---- together -------------------------------------------------------------------------------- */
+/* ---- together ------------------------------------------------------------------------------- */
 
 __attribute__((noreturn)) static void fail_divide(const RtTrain *t)
 {

@@ -6,7 +6,10 @@
  */
 #include "run.h"
 
-size_t rt_real_bytes(const RtModel *m) { return m->real == RT_F64 ? sizeof(double) : sizeof(float); }
+size_t rt_real_bytes(const RtModel *m)
+{
+    return m->real == RT_F64 ? sizeof(double) : sizeof(float);
+}
 
 uint64_t rt_hash_text(const char *text)
 {
@@ -16,7 +19,7 @@ uint64_t rt_hash_text(const char *text)
     return hash;
 }
 
-/* ---- one row --------------------------------------------------------------------------------- */
+/* ---- one row -------------------------------------------------------------------------------- */
 
 ptrdiff_t rt_param_elems(const RtParam *q)
 {
@@ -68,7 +71,7 @@ const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_
     return name;
 }
 
-/* ---- initial values -------------------------------------------------------------------------- */
+/* ---- initial values ------------------------------------------------------------------------- */
 
 static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
 {
@@ -121,7 +124,7 @@ void rt_params_init(const RtModel *m, uint64_t seed, void *p)
     }
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 ptrdiff_t rt_params_count(const RtModel *m, bool trained_only)
 {
@@ -163,8 +166,8 @@ void rt_params_print(const RtModel *m, FILE *to)
     for (int i = 0; i < m->n_params; i++)
         if ((int)strlen(m->params[i].path) > width)
             width = (int)strlen(m->params[i].path);
-    fprintf(to, "  %-*s  %-9s %-16s %6s %12s  %-5s  %-18s %s\n", width, "parameter", "role", "shape",
-            "times", "elements", "decay", "initial", "declared");
+    fprintf(to, "  %-*s  %-9s %-16s %6s %12s  %-5s  %-18s %s\n", width, "parameter", "role",
+            "shape", "times", "elements", "decay", "initial", "declared");
     for (int i = 0; i < m->n_params; i++) {
         const RtParam *q = &m->params[i];
         const ptrdiff_t times = rt_param_repeats(q);

@@ -6,7 +6,7 @@
  */
 #include "run.h"
 
-/* ---- sizes ------------------------------------------------------------------------------------ */
+/* ---- sizes ---------------------------------------------------------------------------------- */
 
 static ptrdiff_t elems(const ptrdiff_t *shape, int rank)
 {
@@ -76,7 +76,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
     return at;
 }
 
-/* ---- create and free -------------------------------------------------------------------------- */
+/* ---- create and free ------------------------------------------------------------------------ */
 
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use)
 {
@@ -133,7 +133,7 @@ void rt_run_free(RtRun *run)
     rt_free(run);
 }
 
-/* ---- the step, as the emitted code calls it ---------------------------------------------------- */
+/* ---- the step, as the emitted code calls it ------------------------------------------------- */
 
 static void set_batch(RtRun *run, ptrdiff_t n)
 {
@@ -194,7 +194,7 @@ void rt_end_step(RtRun *run, RtStep *s)
     state->samples += state->opt->train.batch;
 }
 
-/* ---- callers ----------------------------------------------------------------------------------- */
+/* ---- callers -------------------------------------------------------------------------------- */
 
 RtMeans rt_run_means(const RtModel *m, const RtStep *s)
 {
@@ -287,7 +287,7 @@ void rt_run_forward(RtRun *run)
     run->model->forward(run, &s);
 }
 
-/* ---- save and load ------------------------------------------------------------------------------ */
+/* ---- save and load -------------------------------------------------------------------------- */
 
 static void state_tensors(const RtRun *run, RtStateTensor tensor[2])
 {

@@ -21,7 +21,7 @@ typedef struct {
     RtOptions     *o;
     const char    *dir;                         /* run directory, NULL = nothing is written       */
     const char    *from;                        /* what --resume resolved to, NULL = a fresh run  */
-    char          *vocab;                       /* of the checkpoint                              */
+    const char    *vocab;                       /* of the checkpoint                              */
     RtData        *data;
     RtRun         *run;
     RtLog          log;
@@ -35,15 +35,18 @@ typedef struct {
 void rt_threads_set(RtOptions *o)
 {
 #ifdef _OPENMP
+    const double quota = rt_processor_quota();  /* of the container; 0 = none                     */
     if (o->threads > 0)
         omp_set_num_threads((int)o->threads);
+    else if (!getenv("OMP_NUM_THREADS") && quota >= 1 && quota < omp_get_max_threads())
+        omp_set_num_threads((int)quota);
     o->threads = omp_get_max_threads();
 #else
     o->threads = 1;
 #endif
 }
 
-/* ---- where to begin ----------------------------------------------------------------------------- */
+/* ---- where to begin ------------------------------------------------------------------------- */
 
 /* The run directory of a path given to --resume: itself, or the parent of step-... */
 static const char *run_directory_of(const char *path)
@@ -55,8 +58,8 @@ static const char *run_directory_of(const char *path)
     while (base > 0 && path[base-1] != '/')
         base--;
     if (strncmp(path + base, "step-", 5) != 0)
-        return rt_printf("%.*s", (int)n, path);
-    return base == 0 ? rt_printf(".") : rt_printf("%.*s", base > 1 ? (int)base - 1 : 1, path);
+        return rt_keep(rt_printf("%.*s", (int)n, path));
+    return base == 0 ? "." : rt_keep(rt_printf("%.*s", base > 1 ? (int)base - 1 : 1, path));
 }
 
 static void resolve_resume(Train *t)
@@ -93,10 +96,10 @@ static void adopt_checkpoint(Train *t)
     printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
            (long long)c.step, (long long)c.applied, (long long)c.samples);
     rt_config_adopt(t->m, t->o, c.config, stdout);
-    t->vocab = c.vocab ? rt_printf("%s", c.vocab) : NULL;
+    t->vocab = c.vocab ? rt_keep(rt_printf("%s", c.vocab)) : NULL;
 }
 
-/* ---- what a person reads before step 0 ----------------------------------------------------------- */
+/* ---- what a person reads before step 0 ------------------------------------------------------ */
 
 static void print_settings(const Train *t)
 {
@@ -195,7 +198,7 @@ static void check_memory(const Train *t, int use)
             rt_bytes(need.total, a), rt_bytes(room, b));
 }
 
-/* ---- the run directory --------------------------------------------------------------------------- */
+/* ---- the run directory ---------------------------------------------------------------------- */
 
 static void make_directories(const char *path)
 {
@@ -227,7 +230,7 @@ static void write_config(const Train *t)
     rt_free(path);
 }
 
-/* ---- at a step boundary -------------------------------------------------------------------------- */
+/* ---- at a step boundary --------------------------------------------------------------------- */
 
 static void validate(Train *t)
 {
@@ -262,7 +265,7 @@ static const char *shell_word(const char *text)
 {
     for (const char *c = text; *c; c++)
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+-", *c))
-            return rt_printf("'%s'", text);
+            return rt_keep(rt_printf("'%s'", text));
     return *text ? text : "''";
 }
 
@@ -336,7 +339,7 @@ static int stop_by_signal(Train *t, int number)
     return number == SIGINT ? RT_EXIT_INTERRUPT : RT_EXIT_REQUEUE;
 }
 
-static int finish(Train *t, const RtMeans *last)
+static void finish(Train *t, const RtMeans *last)
 {
     const RtState *state = t->run->state;
     char peak[RT_BYTES_TEXT];
@@ -361,10 +364,9 @@ static int finish(Train *t, const RtMeans *last)
         printf("saved    %s/step-%08lld\n", t->dir, (long long)state->step);
         print_go_on(t, true);
     }
-    return 0;
 }
 
-/* ---- the program ---------------------------------------------------------------------------------- */
+/* ---- the program ---------------------------------------------------------------------------- */
 
 static void prepare(Train *t)
 {
@@ -408,12 +410,20 @@ static void prepare(Train *t)
     t->start = t->run->state->step;
     t->saved = loaded ? t->start : -1;
     t->log = rt_log_open(m, o, t->dir, loaded ? 1 : 0);
-    if (loaded)
-        rt_log_restart(&t->log, t->start, loaded);
+    rt_log_record_start(&t->log, t->start, loaded);
+}
+
+static void clean_up(Train *t)
+{
+    rt_log_close(&t->log);
+    rt_run_free(t->run);
+    rt_data_close(t->data);
 }
 
 static int train(const RtModel *m, RtOptions *o)
 {
+    if (!m->step)
+        rt_fail(RT_EXIT_USAGE, "%s has no loss to train on", m->name);
     Train t = { .m = m, .o = o, .best_step = -1, .validated = -1, .saved = -1 };
     RtMeans means = { 0 };
     prepare(&t);
@@ -423,6 +433,7 @@ static int train(const RtModel *m, RtOptions *o)
     if (state->step >= o->train.steps) {
         printf("done     the run has its %lld steps already\nhint     --steps N goes further\n",
                (long long)o->train.steps);
+        clean_up(&t);
         return 0;
     }
     fflush(stdout);
@@ -439,22 +450,27 @@ static int train(const RtModel *m, RtOptions *o)
             validate(&t);
         if (last || (o->train.save_every > 0 && state->step % o->train.save_every == 0))
             save(&t);
-        if (rt_signal_pending() && !last)
-            return stop_by_signal(&t, rt_signal_pending());
+        if (rt_signal_pending() && !last) {
+            const int code = stop_by_signal(&t, rt_signal_pending());
+            clean_up(&t);
+            return code;
+        }
     }
-    return finish(&t, &means);
+    finish(&t, &means);
+    clean_up(&t);
+    return 0;
 }
 
 int rt_main(const RtModel *model, int argc, char **argv)
 {
     rt_base_init();
     RtOptions options = rt_options_parse(model, argc, argv);
+    int code = 0;
     switch (options.command) {
-    case RT_DO_EVAL:     return rt_do_evaluate(model, &options);
-    case RT_DO_GENERATE: return rt_do_generate(model, &options);
-    case RT_DO_TRAIN:    break;
+    case RT_DO_TRAIN:    code = train(model, &options);          break;
+    case RT_DO_EVAL:     code = rt_do_evaluate(model, &options); break;
+    case RT_DO_GENERATE: code = rt_do_generate(model, &options); break;
     }
-    if (!model->step)
-        rt_fail(RT_EXIT_USAGE, "%s has no loss to train on", model->name);
-    return train(model, &options);
+    rt_base_end();
+    return code;
 }

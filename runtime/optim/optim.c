@@ -12,7 +12,7 @@
  */
 #include "run.h"
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- pieces --------------------------------------------------------------------------------- */
 
 static int piece_compare(const void *a, const void *b)
 {
@@ -38,7 +38,8 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
     qsort(whole, k, sizeof *whole, piece_compare);
     size_t joined = 0;                          /* neighbours of one kind become one             */
     for (size_t i = 0; i < k; i++)
-        if (joined && whole[joined-1].to == whole[i].from && whole[joined-1].decay == whole[i].decay)
+        if (joined && whole[joined-1].to == whole[i].from
+            && whole[joined-1].decay == whole[i].decay)
             whole[joined-1].to = whole[i].to;
         else
             whole[joined++] = whole[i];
@@ -62,7 +63,7 @@ int rt_optim_states(const RtTrain *t)
     return t->optimizer == RT_SGD ? t->momentum != 0 : 2;
 }
 
-/* ---- finite? norm ---------------------------------------------------------------------------- */
+/* ---- finite? norm --------------------------------------------------------------------------- */
 
 enum { LANES = 16 };                            /* partial sums, added in a fixed tree           */
 
@@ -143,7 +144,7 @@ void rt_clip(RtRun *run, RtStep *s)
         s->factor = clip / s->norm;
 }
 
-/* ---- updates of one piece --------------------------------------------------------------------- */
+/* ---- updates of one piece ------------------------------------------------------------------- */
 
 typedef struct {
     double factor, lr, decay, momentum, beta1, beta2, eps;
@@ -198,7 +199,7 @@ SGD_PIECE(double, f64)
 ADAM_PIECE(float, f32)
 ADAM_PIECE(double, f64)
 
-/* ---- updates of all ---------------------------------------------------------------------------- */
+/* ---- updates of all ------------------------------------------------------------------------- */
 
 static void update_piece(RtRun *run, RtPiece q, Update u)
 {
