@@ -25,7 +25,7 @@ enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, 
 
 /* ---- loops -----------------------------------------------------------------------------------
  * Without OpenMP the loops stand as they are. Work is split statically, and sums over what threads
- * share go over RT_CHUNKS fixed ranges, so that no result depends on the number of threads. */
+ * share go over fixed ranges, at most RT_CHUNKS, so that no result depends on the number of threads. */
 
 #if defined(_OPENMP)
 #define RT_PRAGMA(text)   _Pragma(#text)
@@ -48,9 +48,14 @@ enum {
     RT_COLUMNS      = 128,                      /* columns that a thread sums at a time */
 };
 
-static inline ptrdiff_t rt_chunk(ptrdiff_t n, int chunk)    /* where chunk 0..RT_CHUNKS of n starts */
+static inline int rt_chunks(ptrdiff_t rows)     /* how many: at least 8 rows each, at most RT_CHUNKS */
 {
-    return n * chunk / RT_CHUNKS;
+    return rows < 16 ? 1 : rows / 8 > RT_CHUNKS ? RT_CHUNKS : (int)(rows / 8);
+}
+
+static inline ptrdiff_t rt_chunk(ptrdiff_t rows, int chunk, int chunks)     /* where one starts */
+{
+    return rows * chunk / chunks;
 }
 
 static inline size_t rt_above(size_t at, size_t end)        /* the higher of two offsets */

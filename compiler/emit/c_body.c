@@ -304,7 +304,7 @@ void map_write(MapWriter *m, const Effect *f, Code value, DType type)
     const char *at = element_of(m, &f->access);
     const char *flag = c_flag(m->w, f->add);
     value = code_cast(m->e, value, type, to);
-    if (flag && (value.prec != PREC_PRIMARY || strlen(value.text) > 24)) {
+    if (flag && (value.prec != PREC_PRIMARY || strlen(value.text) > 32)) {
         const char *name = free_name(m, NULL);
         statement(m, arena_printf(a, "const %s %s = %s;", c_type(m->e, to), name, value.text));
         value = (Code){ name, PREC_PRIMARY, false, NULL };
@@ -474,7 +474,7 @@ static void declare_forced(MapWriter *m, const RowWork *r)
     }
 }
 
-static bool is_one_statement(const char *text)
+bool map_is_one_statement(const char *text)
 {
     int n = 0;
     for (; *text; text++)
@@ -514,7 +514,7 @@ void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
             m->temp[i] = NULL;
 
     const bool  parallel = !m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1;
-    const bool  brace = !is_one_statement(body.at);
+    const bool  brace = !map_is_one_statement(body.at);
     const char *i = m->index[m->n_outer];
     if (parallel)
         statement(m, arena_printf(a, "RT_PARALLEL_SIMD(%s)", to));

@@ -37,21 +37,22 @@ static void order_arguments(KernelWriter *w)
                 h->order[h->n_args++] = i;
 }
 
+/* Formula, source line and what was fused: on one line where they fit, else one under the other. */
 static void write_comment(Emitter *e, const Kernel *k)
 {
     const char *where = k->span.file ? source_where(e->cx, k->span) : "";
     const char *what = k->what ? emit_comment(e, k->what, 60) : "";
-    const char *formula = emit_comment(e, k->formula ? k->formula : k->name, COLUMNS - 6);
+    const char *formula = emit_comment(e, k->formula ? k->formula : k->name, 4 * COLUMNS);
     Text        t = text_new(e->cx->scratch);
-    text_add(&t, "/* %s", formula);
-    text_pad(&t, 48);
-    const bool one_line = strlen(formula) + 3 < 48 || t.len + strlen(where) + strlen(what) + 8 < COLUMNS;
-    text_put(&t, one_line ? "" : "\n *");
-    text_add(&t, "%s%s", one_line ? " " : " ", where);
-    if (what[0] != '\0') {
-        if (one_line)
-            text_pad(&t, 68);
-        text_add(&t, "%s%s", one_line ? " " : "   ", what);
+    if (strlen(formula) + 3 + strlen(where) + strlen(what) + 8 < COLUMNS) {
+        text_add(&t, "/* %s", formula);
+        text_pad(&t, strlen(formula) < 45 ? 48 : 72);
+        text_add(&t, " %s", where);
+        text_pad(&t, strlen(formula) < 45 ? 72 : 0);
+        text_add(&t, "  %s", what);
+    } else {
+        emit_prose(&t, "/* ", " *     ", formula);
+        text_add(&t, "\n * %s%s%s", where, where[0] && what[0] ? "   " : "", what);
     }
     while (t.len > 0 && t.at[t.len - 1] == ' ')
         t.at[--t.len] = '\0';

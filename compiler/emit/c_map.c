@@ -57,13 +57,19 @@ static void widen(MapWriter *m, const Access *a)
             m->wide[i] = m->wide[i] || a->stride[i] != NULL;
 }
 
+/* "ib" for axis b, "i" for an axis without a name. */
+static const char *index_name(MapWriter *m, const char *axis)
+{
+    if (axis == NULL)
+        return names_take_exact(m->e, m->w->names, "i");
+    return names_take(m->e, m->w->names, arena_printf(m->e->cx->scratch, "i%s", axis));
+}
+
 static void name_indices(MapWriter *m)
 {
     for (int i = 0; i < m->n_axes; i++) {
         m->wide[i] = !dim_fits_int(m->e, m->k->axis[i]);
-        m->index[i] = names_take_exact(m->e, m->w->names, m->k->axis_name[i]
-                      ? emit_identifier(m->e, arena_printf(m->e->cx->scratch, "i%s",
-                                                           m->k->axis_name[i])) : "i");
+        m->index[i] = index_name(m, m->k->axis_name[i]);
     }
     for (int i = 0; i < m->k->values.len; i++)
         if (m->k->values.at[i].kind == VAL_LOAD)
@@ -142,7 +148,7 @@ static void store_totals(MapWriter *m, bool chunked)
             continue;
         if (chunked) {
             line(m, arena_printf(a, "double %s = 0;", m->total[i]));
-            line(m, "for (int chunk = 0; chunk < RT_CHUNKS; chunk++)");
+            line(m, "for (int chunk = 0; chunk < chunks; chunk++)");
             m->indent += INDENT;
             line(m, arena_printf(a, "%s += %s[chunk];", m->total[i], m->partial[i]));
             m->indent -= INDENT;
@@ -179,6 +185,25 @@ static void write_rows(MapWriter *m)
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
+/* A loop that writes the sums of one column effect where they belong. */
+static void store_column(MapWriter *m, const Effect *f, const char *sums, const char *index,
+                         const char *from, const char *to)
+{
+    Arena     *a = m->e->cx->scratch;
+    Text       body = text_new(a), *out = m->out;
+    const Code sum = { arena_printf(a, "%s[%s]", sums, index), PREC_PRIMARY, false, NULL };
+    m->out = &body;
+    m->indent += INDENT;
+    map_write(m, f, sum, m->k->values.at[f->value].dtype);
+    m->indent -= INDENT;
+    m->out = out;
+    const bool brace = !map_is_one_statement(body.at);
+    line(m, "RT_SIMD()");
+    open_loop(m, m->n_outer, from, to, brace);
+    text_put(m->out, body.at);
+    close_loop(m, brace);
+}
+
 static void write_columns(MapWriter *m)
 {
     Arena      *a = m->e->cx->scratch;
@@ -202,15 +227,8 @@ static void write_columns(MapWriter *m)
     write_row(m, "block", "end");
     for (int i = m->n_outer - 1; i >= 0; i--)
         close_loop(m, i == m->n_outer - 1);
-    line(m, "RT_SIMD()");
-    open_loop(m, row, "block", "end", m->k->effects.len > 1);
-    for (int i = 0; i < m->k->effects.len; i++) {
-        const Effect *f = &m->k->effects.at[i];
-        const Code    sum = { arena_printf(a, "%s[%s]", m->column[i], m->column_index),
-                              PREC_PRIMARY, false, NULL };
-        map_write(m, f, sum, m->k->values.at[f->value].dtype);
-    }
-    close_loop(m, m->k->effects.len > 1);
+    for (int i = 0; i < m->k->effects.len; i++)
+        store_column(m, &m->k->effects.at[i], m->column[i], m->column_index, "block", "end");
     m->indent -= INDENT;
     line(m, "}");
 }
@@ -261,18 +279,15 @@ static void store_partial_columns(MapWriter *m)
         const DType type = m->k->values.at[f.value].dtype;
         for (int later = 0; later < 2; later++) {
             if (later) {
-                line(m, "for (int chunk = 1; chunk < RT_CHUNKS; chunk++) {");
+                line(m, "for (int chunk = 1; chunk < chunks; chunk++) {");
                 m->indent += INDENT;
                 f.add = ADD_ALWAYS;
             }
             const char *part = later ? "part" : m->column[i];
             line(m, arena_printf(a, "const %s *restrict %s = %s;", c_type(m->e, type), part,
                                  partial_row(m, n, later ? "chunk" : "0")));
-            line(m, "RT_SIMD()");
-            open_loop(m, m->n_outer, "0", size_text(m, m->k->axis[m->n_outer]), false);
-            map_write(m, &f, (Code){ arena_printf(a, "%s[%s]", part, m->index[m->n_outer]),
-                                     PREC_PRIMARY, false, NULL }, type);
-            close_loop(m, false);
+            store_column(m, &f, part, m->index[m->n_outer], "0",
+                         size_text(m, m->k->axis[m->n_outer]));
         }
         n++;
         m->indent -= INDENT;
@@ -308,12 +323,15 @@ static void write_chunks(MapWriter *m)
     Arena     *a = m->e->cx->scratch;
     const bool flat = m->n_outer == 0;
     const Dim *rows = flat ? m->k->axis[0] : map_space(m, m->n_outer);
+    line(m, arena_printf(a, "const int chunks = rt_chunks(%s);", size_text(m, rows)));
     declare_totals(m, true);
     parallel(m, 1);
-    line(m, "for (int chunk = 0; chunk < RT_CHUNKS; chunk++) {");
+    line(m, "for (int chunk = 0; chunk < chunks; chunk++) {");
     m->indent += INDENT;
-    line(m, arena_printf(a, "const ptrdiff_t from = rt_chunk(%s, chunk), to = rt_chunk(%s, chunk + 1);",
-                         size_text(m, rows), size_text(m, rows)));
+    line(m, arena_printf(a, "const ptrdiff_t from = rt_chunk(%s, chunk, chunks);",
+                         size_text(m, rows)));
+    line(m, arena_printf(a, "const ptrdiff_t to = rt_chunk(%s, chunk + 1, chunks);",
+                         size_text(m, rows)));
     for (int i = 0; i < m->k->effects.len; i++)
         if (is_total(&m->k->effects.at[i]))
             line(m, arena_printf(a, "double %s = 0;", m->total[i]));

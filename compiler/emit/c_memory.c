@@ -99,7 +99,8 @@ static void write_table(Emitter *e, const Routine *r)
         shape = is_placed(b) && s > shape ? s : shape;
     }
     shape = shape > 28 ? 28 : shape;
-    text_add(e->out, "/* The arena of %s: %s%s%s. Offsets and bytes are those at these sizes.\n *\n",
+    text_add(e->out, "/* The arena of %s: %s%s%s.\n"
+             " * Offsets and bytes are those at these sizes; written and last read are step numbers.\n *\n",
              is_train(r) ? "a training step" : strcmp(r->name, "eval") == 0 ? "an evaluation" :
              strcmp(r->name, "output") == 0 ? "the outputs" : "the counts",
              emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims);

@@ -33,7 +33,7 @@ static const char *const reserved[] = {
     "strcat", "strcmp", "strcpy", "strlen", "tan", "tanh", "tgamma", "trunc", "y0", "y1", "yn",
     "linux", "unix", "i386",
     "Dims", "Plan", "run", "arena", "at", "add", "later", "add_later", "key", "sample", "stream",
-    "i", "j", "chunk", "block", "from", "to", "end", "part", "row", "micro", "dims", "n", "s", "p", "d_p",
+    "i", "j", "chunk", "chunks", "block", "from", "to", "end", "part", "row", "micro", "dims", "n", "s", "p", "d_p",
 };
 
 bool emit_is_reserved(const char *name)
@@ -262,6 +262,20 @@ void emit_statement(Text *t, int indent, const char *s)
         spaces(t, column);
     }
     text_add(t, "%s\n", s);
+}
+
+void emit_prose(Text *t, const char *first, const char *later, const char *s)
+{
+    text_put(t, first);
+    while (column_of(t) + strlen(s) > COLUMNS) {
+        const size_t at = break_point(s, COLUMNS - column_of(t));
+        if (at == 0)
+            break;
+        text_putn(t, s, at);
+        text_add(t, "\n%s", later);
+        s += at + 1;
+    }
+    text_put(t, s);
 }
 
 void emit_banner(Emitter *e, int number, const char *title)

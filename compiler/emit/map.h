@@ -32,6 +32,7 @@ void map_row_effects(MapWriter *m, int phase);
 /* Stores, or adds, a value through the effect's access. */
 void map_write(MapWriter *m, const Effect *f, Code value, DType type);
 
+bool        map_is_one_statement(const char *text);
 const char *map_index_type(const MapWriter *m, int axis);
 const Dim  *map_space(MapWriter *m, int axes);  /* product of the first axes                    */
 

@@ -59,6 +59,8 @@ void        emit_call(Text *t, int indent, const char *head, const char *const *
                       const char *tail);
 /* One statement, broken at spaces where it is too long. */
 void        emit_statement(Text *t, int indent, const char *s);
+/* Prose, broken at spaces; each line begins with `first` or `later`. */
+void        emit_prose(Text *t, const char *first, const char *later, const char *s);
 void        emit_banner(Emitter *e, int number, const char *title);
 /* Comments of consecutive lines, aligned: left \t comment. Lines without a tab are left alone. */
 void        emit_aligned(Text *t, const char *lines, size_t least);
