@@ -239,6 +239,8 @@ LoopUndo *loop_undo_new(Sweep *outer, const Node *loop)
     add_adjoint_args(s, l, d_arg);
     sweep_backward(s);
     add_adjoint_results(s, l, d_arg, u);
+    if (!u->n_out)
+        return NULL;
     u->backward->body = tidy_body(s, u);
     add_saved_results(s, u);
     u->forward->body = s->fwd;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests of the middle passes: IR files with the text before and after, rules on numbers, gradients
-# against central differences. With BLESS=1 the text after is rewritten.
+# of graphs by hand and of random graphs against central differences. With BLESS=1 the text after is rewritten.
 set -u
 cd "$(dirname "$0")"
 BUILD=${BUILD:-../../build} CC=${CC:-gcc}
@@ -11,7 +11,7 @@ objects=$(find "$BUILD/compiler" -name '*.o' ! -name main.o | sort)
 grep -q fsanitize "$BUILD/rt.libs" 2>/dev/null && flags="$flags -fsanitize=address,undefined"
 # shellcheck disable=SC2086
 rm -f "$out/compiler.a" && ar rcs "$out/compiler.a" $objects
-for tool in passes test_grad; do
+for tool in passes test_grad test_random; do
     # shellcheck disable=SC2086
     if ! $CC $flags -o "$out/$tool" $tool.c "$out/compiler.a" -lm; then
         echo "not ok pass build: $tool.c does not compile"
@@ -44,4 +44,5 @@ else
     echo "not ok pass/rules: $(head -n 1 "$out/rules")"
 fi
 "$out/test_grad"
+"$out/test_random" 60
 exit 0
