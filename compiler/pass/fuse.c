@@ -177,10 +177,10 @@ static void start_tables(Fuser *f, const Graph *g)
 {
     Arena *a = f->cx->scratch;
     int    n_dims = dims_count(f->ds), n_params = f->p->params.len, n_in = f->p->inputs.len;
-    int    n_out = f->p->outputs.len;
+    int    n_out = f->p->outputs.len;           /* and the results of a graph from text */
     for (int i = 0; i < g->sinks.len; i++)
-        if (g->sinks.at[i].kind == SINK_RESULT && g->sinks.at[i].index >= n_out)
-            n_out = g->sinks.at[i].index + 1;
+        if (g->sinks.at[i].kind == SINK_RESULT)
+            n_out += g->sinks.at[i].index + 1;
     n_in = g->args.len > n_in ? g->args.len : n_in;
     f->param = NEW_ARRAY(a, Buffer *, n_params + 1);
     f->grad = NEW_ARRAY(a, Buffer *, n_params + 1);

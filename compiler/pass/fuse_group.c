@@ -45,14 +45,17 @@ static void set_join(Set *a, const Set *b)
 
 /* ---- who makes what, who reads what ---------------------------------------------------------- */
 
-/* The tokens that must be made before n can be read where it lies. */
-static void add_makers(Scope *s, Node *n, Set *to)
+/* The tokens that must be made before n can be read where it lies; with copies, wherever it lies. */
+static void add_makers_of(Scope *s, Node *n, bool copies, Set *to)
 {
     const Info *x = &s->at[n->id];
     if (n->graph != s->g)
         return;                                 /* made before the loop */
-    for (int i = 0; i < x->pieces.len; i++)
-        set_add(to, x->pieces.at[i]->token);
+    for (int i = 0; i < x->pieces.len; i++) {
+        const Root *r = x->pieces.at[i];
+        if (copies || r->node != n || r->kind != ROOT_COPY)
+            set_add(to, r->token);
+    }
     if (x->copier)
         set_add(to, x->copier->token);
     else if (x->maker)
@@ -65,17 +68,23 @@ static void add_makers(Scope *s, Node *n, Set *to)
         set_add(to, x->token);
     else if (n->op == OP_CONCAT || node_is_view(n))
         for (int i = 0; i < n->n_in; i++)
-            add_makers(s, n->in[i], to);
+            add_makers_of(s, n->in[i], true, to);
 }
 
-/* Does this unit itself write where n lies? Copies of n do not count: they read it first. */
+static void add_makers(Scope *s, Node *n, Set *to)
+{
+    add_makers_of(s, n, true, to);
+}
+
+/* Does this unit itself write where n is read? Copies of n do not count: they read it first. */
 bool group_writes(Scope *s, const Unit *u, Node *n)
 {
     Set set = set_new(s);
     add_makers(s, n, &set);
     for (int i = 0; i < u->roots.len; i++) {
         const Root *r = u->roots.at[i];
-        if (set_has(&set, r->token) && !(r->kind == ROOT_COPY && r->node == n))
+        bool copy = r->kind == ROOT_COPY && r->node == n && r != s->at[n->id].copier;
+        if (set_has(&set, r->token) && !copy)
             return true;
     }
     return false;
@@ -136,12 +145,12 @@ static void unit_of_root(Scope *s, Root *r)
     vec_push(s->f->cx->scratch, &u->roots, r);
     r->unit = u;
     set_add(&u->makes, r->token);
-    if (r->kind == ROOT_COPY && r != s->at[r->node->id].copier)
-        add_makers(s, r->node, &u->reads);
-    else if (r->kind == ROOT_COPY) {
-        s->at[r->node->id].copier = NULL;       /* the copy itself reads the original */
-        add_makers(s, r->node, &u->reads);
-        s->at[r->node->id].copier = r;
+    if (r->kind == ROOT_COPY) {
+        Root *copier = s->at[r->node->id].copier;
+        if (r == copier)
+            s->at[r->node->id].copier = NULL;   /* the copy itself reads the original */
+        add_makers_of(s, r->node, false, &u->reads);
+        s->at[r->node->id].copier = copier;
     } else
         add_reads(s, r->node, &u->reads);
     for (int i = 0; i < r->dests.len; i++)

@@ -473,7 +473,7 @@ static void place_sink(Scope *s, const Sink *k)
             loop_place_result(s, k->index, n);
             return;
         }
-        d.view = view_dense(f, outside(f, f->output, BUF_OUTPUT, k->index,
+        d.view = view_dense(f, outside(f, f->output, BUF_OUTPUT, f->p->outputs.len + k->index,
                                        intern_printf(f->cx, "out%d", k->index), n->type, n),
                             n->type);
         break;

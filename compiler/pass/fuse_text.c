@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 90, DEEP = 12, OPS_MAX = 6 };
+enum { WIDTH = 90, DEEP = 12, OPS_MAX = 6 };   /* columns of a line of formula */
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
@@ -427,23 +427,37 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
              n->attr.causal ? ", causal" : "");
 }
 
+/* Forms of a formula, the fullest first, and how many lines each may take. */
+static const struct { bool shapes, expand, names, only; int lines; } forms[] = {
+    { .shapes = true, .expand = true, .lines = 1 },
+    { .expand = true, .lines = 2 },
+    { .lines = 3 },
+    { .names = true, .lines = 3 },
+    { .expand = true, .only = true, .lines = 2 },
+    { .only = true, .lines = 3 },
+    { .names = true, .only = true, .lines = 3 },
+};
+
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
 static void write_formula(Scope *s, Unit *u, Kernel *k, const Operand *operands)
 {
-    enum { FORMS = 6 };
     Text t = text_new(s->f->cx->arena);
-    for (int i = 0; i <= FORMS; i++) {          /* ever shorter forms */
-        Writer w = { .s = s, .u = u, .shapes = i == 0 || i == 3, .expand = i < 2,
-                     .names = i == 2 || i > 4 };
+    for (int i = 0; i <= N_FORMS; i++) {
         t = text_new(s->f->cx->arena);
-        if (u->kind == UNIT_MAP && i == FORMS)
+        if (i == N_FORMS) {
             write_inputs(s, &t, u, operands);
-        else if (u->kind == UNIT_MAP)
-            write_map(&w, &t, u, i > 2);
+            break;
+        }
+        Writer w = { .s = s, .u = u, .shapes = forms[i].shapes, .expand = forms[i].expand,
+                     .names = forms[i].names };
+        if (u->kind == UNIT_MAP)
+            write_map(&w, &t, u, forms[i].only);
         else if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
             write_attention(&w, &t, u, operands);
         else
             write_product(&w, &t, u, operands);
-        if (columns(&t) <= WIDTH)
+        if (columns(&t) <= (size_t)(WIDTH * forms[i].lines) || u->kind != UNIT_MAP)
             break;
     }
     k->formula = t.at;

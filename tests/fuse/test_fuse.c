@@ -127,13 +127,13 @@ static Sums add_sinks(Test *t, const Graph *g, const Tensor *value, SinkKind kin
 }
 
 static const char *compare_kind(Test *t, Machine *m, const Graph *g, const Tensor *value,
-                                SinkKind kind, BufKind buf, int n, double times)
+                                SinkKind kind, BufKind buf, int n, double times, int from)
 {
     Sums s = add_sinks(t, g, value, kind, n);
     for (int i = 0; i < n; i++) {
         if (!s.seen[i])
             continue;
-        const Memory *mem = machine_buffer(m, buf, i);
+        const Memory *mem = machine_buffer(m, buf, from + i);
         const char *what = kind == SINK_GRAD ? arena_printf(t->cx->arena, "gradient of %s",
                                                             t->p->params.at[i].name)
                          : arena_printf(t->cx->arena, "%s %d", kind == SINK_SUM ? "sum"
@@ -177,7 +177,8 @@ static const char *check_routine(Test *t, Graph *g, Routine *r)
         };
         for (int i = 0; i < 5; i++) {
             const char *wrong = compare_kind(t, &m, g, value, all[i].kind, all[i].buf,
-                                             max_index(g, all[i].kind), all[i].adds ? times : 1);
+                                             max_index(g, all[i].kind), all[i].adds ? times : 1,
+                                             all[i].kind == SINK_RESULT ? t->p->outputs.len : 0);
             if (wrong)
                 return wrong;
         }
