@@ -169,6 +169,16 @@ static void ids_put(void *at, int width, int64_t i, int32_t id)
         ((int32_t *)at)[i] = id;
 }
 
+__attribute__((noreturn)) static void text_fail_unknown(const Text *text, size_t at, int32_t code, int32_t n)
+{
+    char place[320], character[5], shown[16] = "";
+    utf8_encode(code, character);
+    if (code >= ' ' && code != 0x7f)
+        snprintf(shown, sizeof shown, " ('%s')", character);
+    rt_fail(RT_EXIT_FAIL, "%s: character U+%04X%s is not in the vocabulary of %d characters",
+            text_place(text, at, place), (unsigned)code, shown, n);
+}
+
 static DataSegment text_encode(RtData *d, const Text *text)
 {
     const DataVocab *v = &d->vocab;
@@ -185,15 +195,12 @@ static DataSegment text_encode(RtData *d, const Text *text)
     n = 0;
     for (size_t i = 0; i < text->len; i += (size_t)length) {
         const int32_t code = rt_utf8_decode(text->at + i, text->len - i, &length);
-        char place[320], shown[5];
+        char place[320];
         if (length == 0)
             rt_fail(RT_EXIT_FAIL, "%s: byte 0x%02x is no valid UTF-8", text_place(text, i, place),
                     text->at[i]);
-        if (id_of[code] == 0) {
-            utf8_encode(code, shown);
-            rt_fail(RT_EXIT_FAIL, "%s: character '%s' (U+%04X) is not in the vocabulary of %d characters",
-                    text_place(text, i, place), shown, (unsigned)code, v->n);
-        }
+        if (id_of[code] == 0)
+            text_fail_unknown(text, i, code, v->n);
         ids_put(ids, width, n++, id_of[code] - 1);
     }
     rt_free(id_of);
