@@ -97,6 +97,8 @@ static Node *step_point(Simplify *s, Graph *g, Node *n)
         to = fold_cast(n);
     if (!to)
         to = simplify_point_of_broadcast(s, g, n);
+    if (!to)
+        to = simplify_point_of_units(s, g, n);
     if (!to && n->op == OP_ADD)
         to = simplify_sum_of_pads(s, g, n);
     return to ? to : simplify_by_rules(s, g, n);
@@ -124,8 +126,11 @@ static void keep_provenance(Graph *g, int first, const Node *n, Node *to)
         if (!made->undoes)
             made->undoes = n->undoes;
     }
-    if (n->name && to->id >= first)
+    for (; n->name && to->id >= first; to = to->in[0]) {
         ir_named(to, n->name);
+        if (op_row(to->op)->class != CLASS_MOVE || to->op == OP_CONCAT)
+            break;                              /* a view shares its name with what it shows */
+    }
 }
 
 Node *simplify_node(Simplify *s, Graph *g, Node *n)

@@ -55,6 +55,7 @@ Node *simplify_view(Simplify *s, Graph *g, Node *n);
 Node *simplify_reduce(Simplify *s, Graph *g, Node *n);
 Node *simplify_matmul(Simplify *s, Graph *g, Node *n);
 Node *simplify_point_of_broadcast(Simplify *s, Graph *g, Node *n);
+Node *simplify_point_of_units(Simplify *s, Graph *g, Node *n);
 Node *simplify_sum_of_pads(Simplify *s, Graph *g, Node *n);
 
 static inline bool simplify_is_number(const Node *n, double value)

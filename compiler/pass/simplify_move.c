@@ -4,6 +4,7 @@
  *
  *     op(broadcast a, broadcast b)        broadcast op(a, b)
  *     op(x, broadcast of a scalar)        op(x, scalar)
+ *     op(x seen as [B,1])                 op(x) seen as [B,1]
  *     sum(broadcast x)                    broadcast(sum x times the sizes repeated over)
  *     sum(reshape x)                      sum x over the axes that were merged
  *     sum(pad x), sum(neg x)              pad(sum x), neg(sum x)
@@ -80,6 +81,47 @@ Node *simplify_point_of_broadcast(Simplify *s, Graph *g, Node *n)
         return made;
     return ir_broadcast(g, made, n->type->rank, n->type->dim, like ? like->attr.axes : NULL,
                         n->span);
+}
+
+/* Does a reshape only add or drop axes of size 1? */
+static bool is_unit_reshape(const Node *n)
+{
+    if (n->op != OP_RESHAPE)
+        return false;
+    const Type *a = n->type, *b = n->in[0]->type;
+    int i = 0, j = 0;
+    for (;;) {
+        int64_t one;
+        while (i < a->rank && dim_value(a->dim[i], &one) && one == 1)
+            i++;
+        while (j < b->rank && dim_value(b->dim[j], &one) && one == 1)
+            j++;
+        if (i == a->rank || j == b->rank)
+            return i == a->rank && j == b->rank;
+        if (!dim_same(a->dim[i++], b->dim[j++]))
+            return false;
+    }
+}
+
+Node *simplify_point_of_units(Simplify *s, Graph *g, Node *n)
+{
+    const Type *like = NULL;
+    Node *in[3];
+    for (int i = 0; i < n->n_in && i < 3; i++) {
+        in[i] = n->in[i];
+        if (in[i]->type->rank == 0 && in[i]->op != OP_RESHAPE)
+            continue;
+        if (!is_unit_reshape(in[i]) || (like && !type_same_shape(like, in[i]->in[0]->type)))
+            return NULL;
+        in[i] = in[i]->in[0];
+        like = in[i]->type;
+    }
+    if (!like || n->n_in > 3 || !n->type->rank)
+        return NULL;
+    Node *made = n->op == OP_CAST
+               ? simplify_node(s, g, ir_cast(g, in[0], n->type->dtype, n->span))
+               : simplify_again(s, g, n, in);
+    return simplify_node(s, g, ir_reshape(g, made, n->type->rank, n->type->dim, n->span));
 }
 
 /* ---- sums of pads --------------------------------------------------------------------------- */

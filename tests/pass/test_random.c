@@ -138,6 +138,15 @@ static void add_move(Pool *p)
         put(p, turned(p, n));
         break;
     case 1: {
+        if (rank < 4 && pick(p->c, 2)) {            /* an axis of size 1, used and dropped again */
+            const Dim *dim[RANK_MAX];
+            for (int i = 0; i <= rank; i++)
+                dim[i] = i == axis ? dim_const(p->c->dims, 1) : n->type->dim[i - (i > axis)];
+            Node *thin = bounded(p, ir_reshape(p->g, n, rank + 1, dim, nowhere));
+            put(p, thin);
+            put(p, bounded(p, ir_reshape(p->g, thin, rank, n->type->dim, nowhere)));
+            break;
+        }
         const Dim *flat = type_elems(p->c->dims, n->type);
         put(p, ir_reshape(p->g, n, 1, &flat, nowhere));
         break;
@@ -229,9 +238,9 @@ static void add_loop(Pool *p, int depth)
     add_some(&body, 6 + pick(c, 6), depth);
     for (int j = 0; j < l->n_carry; j++) {
         Node *arg = l->body->args.at[j];
-        Node *next = ir_binary(body.g, OP_ADD, bounded(&body, like(&body, arg->type)),
-                               ir_binary(body.g, OP_MUL, arg, ir_const(body.g, DT_F64, 0.5, nowhere),
-                                         nowhere), nowhere);
+        Node *half = ir_const(body.g, DT_F64, 0.5, nowhere);
+        Node *next = ir_binary(body.g, OP_MUL, arg, half, nowhere);
+        next = ir_binary(body.g, OP_ADD, bounded(&body, like(&body, arg->type)), next, nowhere);
         ir_sink(body.g, SINK_RESULT, j, pick(c, 4) ? next : like(&body, arg->type));
     }
     for (int want = 1 + pick(c, 2); l->n_stack < want; ) {
