@@ -126,10 +126,11 @@ static void keep_provenance(Graph *g, int first, const Node *n, Node *to)
         if (!made->undoes)
             made->undoes = n->undoes;
     }
-    for (; n->name && to->id >= first; to = to->in[0]) {
+    while (n->name && to->id >= first && to->n_in) {
         ir_named(to, n->name);
-        if (op_row(to->op)->class != CLASS_MOVE || to->op == OP_CONCAT)
-            break;                              /* a view shares its name with what it shows */
+        if (to->op != OP_RESHAPE && to->op != OP_TRANSPOSE && to->op != OP_BROADCAST)
+            break;
+        to = to->in[0];                         /* a view shares its name with what it shows */
     }
 }
 
