@@ -87,6 +87,7 @@ struct Unit {
     VEC(Root *) roots;                          /* MAP, by node id                              */
     Node    *node;                              /* CALL, LOOP                                   */
     int      token;
+    int      part;                              /* of a sum of products: which one is being done */
     Set      makes, reads, overwrites;          /* tokens                                       */
     Kernel  *kernel;                            /* MAP: built                                   */
     Operands operands;
@@ -119,10 +120,13 @@ typedef struct {                                /* of a LOOP node               
     Node **result;                              /* who reads result k, NULL = nobody            */
 } LoopPlan;
 
+/* A sum of products: the first writes, the others add. */
+typedef struct Products { VEC(Node *) at; Node *bias; } Products;
+
 typedef struct {
     bool   live, free, root, need, own;
-    bool   folded;                              /* a product that lies in the call for its bias */
-    Node  *product;                             /* of the bias addition that is a call          */
+    bool   folded;                              /* part of a sum of products                    */
+    Products *sum;                              /* of an addition that products do: h = a @ b + c @ d + bias */
     int    uses;                                /* by nodes and sinks, views looked through     */
     int    readers;                             /* by nodes that read it where it lies          */
     int    cost, loads;                         /* of what is computed in place                 */

@@ -129,11 +129,12 @@ static void set_batch(Fuser *f, Matmul *p, const Batch *b)
     }
 }
 
-static void finish_matmul(Scope *s, Unit *u)
+/* n, a product, to the place of the unit's node. */
+static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
 {
     Fuser *f = s->f;
     Info  *x = &s->at[u->node->id];
-    Node  *n = x->product ? x->product : u->node, *in[2] = { n->in[0], n->in[1] };
+    Node  *in[2] = { n->in[0], n->in[1] };
     Matrix c, a, b;
     View   v[4];
     int    r = n->type->rank;
@@ -152,30 +153,37 @@ static void finish_matmul(Scope *s, Unit *u)
     int  depth = n->attr.ta ? r - 2 : r - 1;
     Matmul p = { .m = n->type->dim[r - 2], .n = n->type->dim[r - 1],
                  .k = in[0]->type->dim[depth], .lda = a.ld, .ldb = b.ld, .ldc = c.ld, .ta = ta,
-                 .tb = tb, .bias = x->product != NULL };
+                 .tb = tb, .bias = bias != NULL, .add = add };
     if (c.turned) {                             /* c' = b' a' */
         View swap = v[1];
         v[1] = v[2];
         v[2] = swap;
         p = (Matmul){ .m = p.n, .n = p.m, .k = p.k, .lda = b.ld, .ldb = a.ld, .ldc = c.ld,
-                      .ta = !tb, .tb = !ta };
+                      .ta = !tb, .tb = !ta, .add = add };
         batch = batch_of(f, (const View *[]){ &v[0], &v[1], &v[2] });
     }
     set_batch(f, &p, &batch);
-    p.add = dest_add(&x->dests.at[0]);
-    if (x->product) {
-        const Node *side = u->node->in[0];
-        while (side->op == OP_RESHAPE)
-            side = side->in[0];
-        Node *bias = u->node->in[side == x->product]->in[0];
+    if (bias) {
         v[3] = operand_view(s, bias);
         if (!unit_stride(&v[3], 0))
             copy_dense(s, bias, &v[3]);
     }
     Operand *operands;
-    Kernel  *k = kernel_new(s, KERNEL_MATMUL, 1, x->product ? 4 : 3, v, &operands);
+    Kernel  *k = kernel_new(s, KERNEL_MATMUL, 1, bias ? 4 : 3, v, &operands);
     k->matmul = p;
     finish(s, u, k, operands);
+}
+
+static void finish_matmul(Scope *s, Unit *u)
+{
+    Info    *x = &s->at[u->node->id];
+    Products alone = { 0 }, *sum = x->sum ? x->sum : &alone;
+    AddKind  add = dest_add(&x->dests.at[0]);
+    if (!x->sum)
+        vec_push(s->f->cx->scratch, &alone.at, u->node);
+    for (u->part = 0; u->part < sum->at.len; u->part++)
+        finish_product(s, u, sum->at.at[u->part], u->part ? NULL : sum->bias,
+                       u->part ? ADD_ALWAYS : add);
 }
 
 /* ---- attention ------------------------------------------------------------------------------ */

@@ -159,7 +159,8 @@ static void unit_of_root(Scope *s, Root *r)
 
 static void unit_of_call(Scope *s, Unit *u)
 {
-    Node *n = u->node, *product = s->at[n->id].product;
+    Node *n = u->node;
+    const Products *sum = s->at[n->id].sum;
     set_add(&u->makes, u->token);
     for (int i = 0; i < s->at[n->id].dests.len; i++)
         add_overwrites(s, &s->at[n->id].dests.at[i].view, &u->overwrites);
@@ -168,9 +169,11 @@ static void unit_of_call(Scope *s, Unit *u)
         for (int i = 0; r->op == OP_RESULT && r->in[0] == n && i < s->at[id].dests.len; i++)
             add_overwrites(s, &s->at[id].dests.at[i].view, &u->overwrites);
     }
-    if (product) {
-        add_call_reads(s, product, &u->reads);
-        add_reads(s, n, &u->reads);
+    if (sum) {
+        for (int i = 0; i < sum->at.len; i++)
+            add_call_reads(s, sum->at.at[i], &u->reads);
+        if (sum->bias)
+            add_makers(s, sum->bias, &u->reads);
     } else if (u->kind == UNIT_CALL) {
         add_call_reads(s, n, &u->reads);
     }
@@ -201,7 +204,7 @@ void group_units(Scope *s)
     for (int id = 0; id < g->nodes.len; id++) {
         Node *n = g->nodes.at[id];
         Info *x = &s->at[id];
-        if (!x->live || x->folded || !(node_is_call(n) || x->product))
+        if (!x->live || x->folded || !(node_is_call(n) || x->sum))
             continue;
         x->unit = unit_new(s, n->op == OP_LOOP ? UNIT_LOOP : UNIT_CALL, n);
         x->unit->token = s->n_tokens++;

@@ -375,10 +375,11 @@ static bool call_accepts(Scope *s, const Node *n, const Dest *d)
     }
     if (call->op == OP_MATMUL)
         return d->how != HOW_ADD && r <= 4 && (unit_stride(v, r - 1) || unit_stride(v, r - 2));
-    if (s->at[n->id].product) {
+    if (s->at[n->id].sum) {
         const Dim *dim[2] = { dim_product(s->f, r - 1, v->dim), v->dim[r - 1] };
         const Type *t = type_of(s->f->ds, n->type->dtype, 2, dim);
-        return d->how == HOW_REPLACE && unit_stride(v, r - 1) && view_reshape(s->f, v, t, &merged);
+        bool how = s->at[n->id].sum->bias ? d->how == HOW_REPLACE : d->how != HOW_ADD;
+        return how && unit_stride(v, r - 1) && view_reshape(s->f, v, t, &merged);
     }
     bool lse = call->op == OP_ATTENTION && n->attr.index == 1;
     if (d->how != HOW_REPLACE || r > 4)
@@ -437,7 +438,7 @@ static void place_node(Scope *s, Node *n)
         return;                                 /* with its loop */
     } else if (n->op == OP_CONCAT) {
         place_concat(s, n);
-    } else if (x->product || n->op == OP_RESULT || n->op == OP_MATMUL || n->op == OP_SCATTER) {
+    } else if (x->sum || n->op == OP_RESULT || n->op == OP_MATMUL || n->op == OP_SCATTER) {
         place_call(s, n);
     } else if (x->root) {
         place_as_root(s, n);

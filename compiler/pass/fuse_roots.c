@@ -199,7 +199,7 @@ static void mark_inputs(Scope *s, Node *n)
     }
 }
 
-/* ---- products with a bias ------------------------------------------------------------------- */
+/* ---- sums of products ----------------------------------------------------------------------- */
 
 static Node *through_reshapes(Scope *s, Node *n)
 {
@@ -208,29 +208,57 @@ static Node *through_reshapes(Scope *s, Node *n)
     return n;
 }
 
-/* h = a @ b + bias: a call of its own, when the product is used for nothing else and the bias runs
-   along its columns. */
-static void find_bias(Scope *s, Node *n)
+static bool is_bias(const Scope *s, const Node *n, const Dim *width)
 {
-    if (!s->f->fuse || n->op != OP_ADD || n->type->rank < 1)
-        return;
-    for (int side = 0; side < 2; side++) {
-        Node *m = through_reshapes(s, n->in[side]), *b = n->in[1 - side];
-        if (m->op != OP_MATMUL || m->type->rank != 2 || s->at[m->id].uses != 1)
-            continue;
-        const Dim *width = m->type->dim[1];
-        int        last = n->type->rank - 1;
-        if (!dim_same(width, n->type->dim[last]) || s->at[m->id].folded
-            || s->at[n->in[side]->id].uses != 1)
-            continue;
-        if (b->op != OP_BROADCAST || b->in[0]->type->rank != 1 || b->attr.axes[0] != last
-            || s->at[b->id].free)
-            continue;
-        s->at[n->id].product = m;
-        s->at[m->id].folded = true;
-        mark_needed(s, b->in[0]);
-        return;
+    int last = n->type->rank - 1;
+    return n->op == OP_BROADCAST && !s->at[n->id].free && n->in[0]->type->rank == 1
+        && n->attr.axes[0] == last && dim_same(n->type->dim[last], width);
+}
+
+/* Is n a sum of matrix products of that width and at most one bias along their columns, used for
+   nothing else? */
+static bool collect_products(Scope *s, Node *n, const Dim *width, Products *p)
+{
+    n = through_reshapes(s, n);
+    if (is_bias(s, n, width) && !p->bias) {
+        p->bias = n->in[0];
+        return true;
     }
+    if (s->at[n->id].uses != 1 || s->at[n->id].folded || n->type->rank < 1
+        || !dim_same(n->type->dim[n->type->rank - 1], width))
+        return false;
+    if (n->op == OP_MATMUL && n->type->rank == 2) {
+        vec_push(s->f->cx->scratch, &p->at, n);
+        return true;
+    }
+    return n->op == OP_ADD && n->in[0] != n->in[1] && collect_products(s, n->in[0], width, p)
+        && collect_products(s, n->in[1], width, p);
+}
+
+static void fold(Scope *s, Node *n)
+{
+    n = through_reshapes(s, n);
+    s->at[n->id].folded = n->op == OP_MATMUL || n->op == OP_ADD;
+    for (int i = 0; n->op == OP_ADD && i < 2; i++)
+        fold(s, n->in[i]);
+}
+
+/* h = a @ b + c @ d + bias becomes calls that write to one place: h = a @ b + bias; h += c @ d. */
+static void find_products(Scope *s, Node *n)
+{
+    if (!s->f->fuse || n->op != OP_ADD || n->type->rank < 1 || s->at[n->id].folded
+        || n->in[0] == n->in[1])
+        return;
+    const Dim *width = n->type->dim[n->type->rank - 1];
+    Products  *p = NEW(s->f->cx->scratch, Products);
+    if (!collect_products(s, n->in[0], width, p) || !collect_products(s, n->in[1], width, p)
+        || !p->at.len)
+        return;
+    s->at[n->id].sum = p;
+    fold(s, n->in[0]);
+    fold(s, n->in[1]);
+    if (p->bias)
+        mark_needed(s, p->bias);
 }
 
 /* ---- uses ----------------------------------------------------------------------------------- */
@@ -284,9 +312,9 @@ static void scan_backwards(Scope *s)
         mark_inputs(s, n);
         count_uses(s, n);
     }
-    for (int id = 0; id < g->nodes.len; id++)
+    for (int id = g->nodes.len - 1; id >= 0; id--)
         if (s->at[id].live)
-            find_bias(s, g->nodes.at[id]);
+            find_products(s, g->nodes.at[id]);
 }
 
 /* A view that is needed but cannot be a view of where its input will lie, gets a place of its own.
@@ -315,7 +343,7 @@ static void weigh(Scope *s, const Node *n)
 {
     Info *x = &s->at[n->id];
     x->cost = x->loads = 0;
-    if (x->free || node_is_buffer(n) || x->product) {
+    if (x->free || node_is_buffer(n) || x->sum) {
         x->loads = !x->free && n->type->rank > 0;
         return;
     }
@@ -338,7 +366,7 @@ static void choose_one(Scope *s, const Node *n)
 {
     Info *x = &s->at[n->id];
     weigh(s, n);
-    if (x->root || x->free || node_is_buffer(n) || x->product || node_is_view(n))
+    if (x->root || x->free || node_is_buffer(n) || x->sum || x->folded || node_is_view(n))
         return;
     bool dear = x->cost > COST_AGAIN || x->loads > LOADS_AGAIN;
     if (op_is(n, CLASS_REDUCE) || !s->f->fuse)
@@ -356,7 +384,7 @@ static void choose_spread(Scope *s)
     for (int id = s->g->nodes.len - 1; s->f->fuse && id >= 0; id--) {
         const Node *n = s->g->nodes.at[id];
         Info *x = &s->at[id];
-        if (!x->live || x->root || x->free || node_is_buffer(n) || x->product)
+        if (!x->live || x->root || x->free || node_is_buffer(n) || x->sum || x->folded)
             continue;
         if (spread[id] && !node_is_view(n) && n->type->rank > 0 && x->cost >= COST_SPREAD) {
             x->root = true;
@@ -386,5 +414,5 @@ void roots_choose(Scope *s)
 bool node_is_readable(const Scope *s, const Node *n)
 {
     const Info *x = &s->at[n->id];
-    return !x->free && (x->root || node_is_buffer(n) || x->product != NULL);
+    return !x->free && (x->root || node_is_buffer(n) || x->sum != NULL);
 }

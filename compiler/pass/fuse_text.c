@@ -239,6 +239,19 @@ static void write_matrix(Writer *w, Text *t, Node *n, bool turned, int level)
 static void write_infix(Writer *w, Text *t, const Node *n, const char *op, int level, int outer)
 {
     bool product = n->op == OP_MATMUL;
+    if (n->op == OP_MUL && n->in[0] == n->in[1]) {
+        write_node(w, t, n->in[0], 8);
+        text_put(t, "^2");
+        return;
+    }
+    if (n->op == OP_ADD && n->in[1]->op == OP_NEG) {
+        text_put(t, outer > level ? "(" : "");
+        write_node(w, t, n->in[0], level);
+        text_put(t, " - ");
+        write_node(w, t, n->in[1]->in[0], level + 1);
+        text_put(t, outer > level ? ")" : "");
+        return;
+    }
     text_put(t, outer > level ? "(" : "");
     write_matrix(w, t, n->in[0], product && n->attr.ta, level);
     text_put(t, op);
@@ -255,8 +268,10 @@ static void write_op(Writer *w, Text *t, Node *n, int outer)
     else if (n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_CAST || n->op == OP_STOP)
         write_node(w, t, n->in[0], outer);
     else if (n->op == OP_TRANSPOSE) {
-        write_node(w, t, n->in[0], 8);
-        text_put(t, "'");
+        int  last = n->attr.n_axes - 1;
+        bool swap = last > 0 && n->attr.axes[last] == last - 1 && n->attr.axes[last - 1] == last;
+        write_node(w, t, n->in[0], swap ? 8 : outer);
+        text_put(t, swap ? "'" : "");
     } else if (n->op == OP_NEG) {
         text_put(t, outer > 5 ? "(-" : "-");
         write_node(w, t, n->in[0], 6);
@@ -327,6 +342,8 @@ static void write_equation(Writer *w, Text *t, Unit *u, const Root *r, const Des
         write_reduce(w, t, r->node, 0);
     else if (r->kind == ROOT_COPY)
         write_node(w, t, r->node, 0);
+    else if (r->node->n_in == 0)
+        write_leaf(w, t, w->s, r->node);
     else
         write_op(w, t, r->node, 0);
 }
@@ -396,7 +413,7 @@ static void write_product(Writer *w, Text *t, Unit *u, const Operand *operands)
 {
     Node *n = u->node;
     const Info *x = &w->s->at[n->id];
-    write_left(w, t, operands[0].buffer, n->type, x->dests.at[0].how);
+    write_left(w, t, operands[0].buffer, n->type, u->part ? HOW_ADD : x->dests.at[0].how);
     w->top = n;
     w->left = DEEP * DEEP;
     if (n->op == OP_SCATTER) {
@@ -404,9 +421,10 @@ static void write_product(Writer *w, Text *t, Unit *u, const Operand *operands)
         write_node(w, t, n->in[1], 0);
         text_put(t, " added at ");
         write_node(w, t, n->in[0], 0);
-    } else if (x->product) {
-        write_infix(w, t, x->product, " @ ", 5, 0);
-        text_add(t, " + %s", operands[3].buffer->name);
+    } else if (x->sum) {
+        write_infix(w, t, x->sum->at.at[u->part], " @ ", 5, 0);
+        if (x->sum->bias && !u->part)
+            text_add(t, " + %s", operands[3].buffer->name);
     } else {
         write_infix(w, t, n, " @ ", 5, 0);
     }
@@ -418,13 +436,19 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
     bool grad = n->op == OP_ATTENTION_GRAD;
     int  at = grad ? 3 : 2;
     (void)w;
-    if (grad)
+    if (grad && o[0].buffer == o[1].buffer && o[1].buffer == o[2].buffer)
+        text_add(t, "d_q, d_k, d_v of %s", o[0].buffer->name);
+    else if (grad)
         text_add(t, "%s, %s, %s", o[0].buffer->name, o[1].buffer->name, o[2].buffer->name);
     else
         text_add(t, "%s, %s", o[0].buffer->name, o[1].buffer->name);
-    text_add(t, " = %s(%s, %s, %s%s)", grad ? "gradient of attention" : "attention",
-             o[at].buffer->name, o[at + 1].buffer->name, o[at + 2].buffer->name,
-             n->attr.causal ? ", causal" : "");
+    const char *q = o[at].buffer->name, *k = o[at + 1].buffer->name, *v = o[at + 2].buffer->name;
+    text_add(t, " = %s(", grad ? "gradient of attention" : "attention");
+    if (q == k && k == v)
+        text_add(t, "q, k, v of %s", q);
+    else
+        text_add(t, "%s, %s, %s", q, k, v);
+    text_put(t, n->attr.causal ? ", causal)" : ")");
 }
 
 /* Forms of a formula, the fullest first, and how many lines each may take. */
@@ -489,8 +513,8 @@ static void list_ops(Scope *s, const Unit *u, const Kernel *k, OpList *l)
         if (u->roots.at[i]->kind == ROOT_COLUMN || u->roots.at[i]->kind == ROOT_TOTAL)
             list_op(l, OP_SUM);
     if (u->node && u->kind != UNIT_MAP)
-        list_op(l, s->at[u->node->id].product ? OP_MATMUL : u->node->op);
-    if (u->kind == UNIT_CALL && s->at[u->node->id].product)
+        list_op(l, s->at[u->node->id].sum ? OP_MATMUL : u->node->op);
+    if (k->kind == KERNEL_MATMUL && k->matmul.bias)
         list_op(l, OP_ADD);
 }
 

@@ -20,7 +20,7 @@ for f in "$here"/*.model; do
     [ -e "$f" ] || continue
     run "$(basename "$f" .model)" "$f" $(sed -n 's/^# consts //p' "$f") -- $(sed -n 's/^# dims //p' "$f")
 done
-for f in "$here"/*.ir "$root"/tests/ops/*.ir "$root"/tests/pass/*/*.ir "$root"/tests/ir/gpt.ir; do
+for f in "$here"/*.ir $(ls "$root"/tests/ops/*.ir | grep -v /mean.ir) "$root"/tests/pass/*/*.ir "$root"/tests/ir/gpt.ir; do
     [ -e "$f" ] || continue
     run "$(basename "$f" .ir)" "$f"
 done
