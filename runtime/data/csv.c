@@ -293,30 +293,34 @@ static void map_columns(const Csv *c, DataMap *map)
 
 /* ---- rows ------------------------------------------------------------------------------------------- */
 
-/* Counts the columns of the first row, names them if it is a header, and leaves the reader behind it
-   or before it. */
+/* Reads the first row into c->fields: the names of the columns, or the first row of data. Fields in
+   quotes are rewritten in place, so no row can be read twice. */
 static void read_first_row(Csv *c)
 {
-    const size_t start = c->at;
+    int cap = 0;
     Field f;
-    for (bool more = csv_field(c, true, &f); more; more = csv_field(c, false, &f))
-        c->n_columns++;
+    for (bool more = csv_field(c, true, &f); more; more = csv_field(c, false, &f)) {
+        if (c->n_columns == cap) {
+            cap = cap ? 2 * cap : 64;
+            Field *fields = rt_alloc((size_t)cap * sizeof *fields, "a row of fields");
+            if (c->n_columns)
+                memcpy(fields, c->fields, (size_t)c->n_columns * sizeof *fields);
+            rt_free(c->fields);
+            c->fields = fields;
+        }
+        c->fields[c->n_columns++] = f;
+    }
     c->names = rt_alloc((size_t)c->n_columns * sizeof *c->names, "the names of the columns");
-    c->fields = rt_alloc((size_t)c->n_columns * sizeof *c->fields, "a row of fields");
-    c->at = start;
-    csv_next_line(c);
-    c->line = 1;
     if (!c->d->t.header)
         return;
-    int n = 0;
-    for (bool more = csv_field(c, true, &f); more; more = csv_field(c, false, &f))
-        c->names[n++] = field_trim(f);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < c->n_columns; i++) {
+        c->names[i] = field_trim(c->fields[i]);
         for (int j = 0; j < i; j++)
             if (c->names[i].len == c->names[j].len
                 && memcmp(c->names[i].at, c->names[j].at, c->names[i].len) == 0)
                 csv_fail(c, c->names[i].line, c->names[i].column, "column %d has the same name as column "
                          "%d: %.*s", i, j, (int)c->names[i].len, c->names[i].at);
+    }
 }
 
 static bool only_line_ends_follow(const Csv *c)
@@ -365,6 +369,8 @@ static void csv_read(RtData *d, int part)
         const size_t bytes = map->type == RT_F64 ? sizeof(double) : sizeof(float);
         c.table->at[i] = rt_alloc(lines * (size_t)map->elems * bytes, c.file);
     }
+    if (!d->t.header)
+        store_row(&c, c.table->rows++);
     while (!only_line_ends_follow(&c))
         read_row(&c);
     if (c.table->rows == 0)
