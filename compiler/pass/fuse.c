@@ -206,6 +206,7 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse)
 {
     Context *cx = kp->program->cx;
     Fuser f = { .kp = kp, .p = kp->program, .ds = kp->program->dims, .cx = cx, .fuse = fuse };
+    f.attempt = arena_new();
     f.r = NEW(cx->arena, Routine);
     f.names = map_new(cx->scratch);
     f.kernel_of = map_new(cx->scratch);
@@ -219,5 +220,6 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse)
     s->g = g;
     s->steps = &f.r->steps;
     scope_run(s);
+    arena_free(f.attempt);
     return f.r;
 }

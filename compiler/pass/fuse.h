@@ -154,6 +154,8 @@ struct Scope {
     Node  *node;                                /* the LOOP, in outer's graph                   */
     Info  *at;                                  /* by node id                                   */
     int    n_tokens, max_tokens;
+    Set    work;                                /* of group_writes                              */
+    bool  *seen;                                /* of path_between: by unit                     */
     VEC(Unit *) units;
     VEC(Root *) roots;
     Steps *steps;
@@ -168,6 +170,7 @@ struct Fuser {
     Program *p;
     Dims    *ds;
     Context *cx;
+    Arena   *attempt;                           /* what is tried: forgotten with each new try   */
     Routine *r;
     bool     fuse;
     Map     *names;                             /* taken names of buffers                       */

@@ -79,7 +79,9 @@ static void add_makers(Scope *s, Node *n, Set *to)
 /* Does this unit itself write where n is read? Copies of n do not count: they read it first. */
 bool group_writes(Scope *s, const Unit *u, Node *n)
 {
-    Set set = set_new(s);
+    Set set = s->work;
+    for (int i = 0; i < set.n; i++)
+        set.word[i] = 0;
     add_makers(s, n, &set);
     for (int i = 0; i < u->roots.len; i++) {
         const Root *r = u->roots.at[i];
@@ -201,6 +203,7 @@ void group_units(Scope *s)
     for (int id = 0; id < g->nodes.len; id++)
         s->max_tokens += s->at[id].live;
     s->max_tokens += s->n_tokens;
+    s->work = set_new(s);
     for (int id = 0; id < g->nodes.len; id++) {
         Node *n = g->nodes.at[id];
         Info *x = &s->at[id];
@@ -212,6 +215,7 @@ void group_units(Scope *s)
     int calls = s->units.len;
     for (int i = 0; i < s->roots.len; i++)
         unit_of_root(s, s->roots.at[i]);
+    s->seen = NEW_ARRAY(s->f->cx->scratch, bool, 2 * s->units.len + 1);     /* merging adds some */
     for (int i = 0; i < calls; i++) {
         unit_of_call(s, s->units.at[i]);
         if (s->units.at[i]->kind == UNIT_LOOP)
@@ -260,7 +264,8 @@ static bool walk(Path *p, const Unit *u)
 /* Is there a way from u to v over a third unit? */
 static bool path_between(Scope *s, const Unit *u, const Unit *v)
 {
-    Path p = { s, u, v, NEW_ARRAY(s->f->cx->scratch, bool, s->units.len + 1) };
+    Path p = { s, u, v, s->seen };
+    memset(p.seen, 0, sizeof *p.seen * (size_t)s->units.len);
     p.seen[u->id] = true;
     return walk(&p, u);
 }

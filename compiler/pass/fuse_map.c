@@ -102,7 +102,8 @@ bool map_root_coords(MapBuild *m, const Root *r, Coords *c)
 
 static void map_begin(MapBuild *m, Scope *s, Unit *u, const Space *sp, MapFailure *why, bool *kept)
 {
-    Arena *a = s->f->cx->scratch;
+    Arena *a = s->f->attempt;
+    arena_reset(a);
     *m = (MapBuild){ .s = s, .f = s->f, .u = u, .why = why, .kept = kept, .n_outer = sp->n };
     *why = (MapFailure){ .temp = -1 };
     m->k = NEW(a, Kernel);
@@ -152,8 +153,8 @@ static bool add_effect(MapBuild *m, Root *r, int value, Dest *d)
         return false;
     }
     m->k->args.at[e.access.arg].written = true;
-    vec_push(m->f->cx->scratch, &m->k->effects, e);
-    vec_push(m->f->cx->scratch, &m->target, d);
+    vec_push(m->f->attempt, &m->k->effects, e);
+    vec_push(m->f->attempt, &m->target, d);
     return true;
 }
 
@@ -185,7 +186,7 @@ static bool same_access(const Access *a, const Access *b)
 static int *last_phases(MapBuild *m)
 {
     Kernel *k = m->k;
-    int *last = NEW_ARRAY(m->f->cx->scratch, int, k->values.len + 1);
+    int *last = NEW_ARRAY(m->f->attempt, int, k->values.len + 1);
     for (int i = 0; i < k->effects.len; i++) {
         const Effect *e = &k->effects.at[i];
         last[e->value] = e->phase > last[e->value] ? e->phase : last[e->value];
@@ -234,7 +235,7 @@ static bool overwrites_safely(MapBuild *m, const int *last)
 static bool *along_row(const MapBuild *m)
 {
     const Kernel *k = m->k;
-    bool *elem = NEW_ARRAY(m->f->cx->scratch, bool, k->values.len + 1);
+    bool *elem = NEW_ARRAY(m->f->attempt, bool, k->values.len + 1);
     for (int i = 0; i < k->values.len; i++) {
         const Value *v = &k->values.at[i];
         for (int j = 0; j < v->n_in && v->kind != VAL_REDUCE; j++)
@@ -307,6 +308,19 @@ static bool try_spaces(MapBuild *m, Scope *s, Unit *u, Space *sp, MapFailure *wh
     return false;
 }
 
+/* What was tried becomes the unit's kernel. */
+static void keep_kernel(const MapBuild *m, Unit *u)
+{
+    Arena *a = m->f->cx->scratch;
+    u->kernel = kernel_copy(a, m->k);
+    u->operands = (Operands){ 0 };
+    for (int i = 0; i < m->operands.len; i++)
+        vec_push(a, &u->operands, m->operands.at[i]);
+    u->target = NEW_ARRAY(a, Dest *, m->target.len + 1);
+    for (int i = 0; i < m->target.len; i++)
+        u->target[i] = m->target.at[i];
+}
+
 bool map_build(Scope *s, Unit *u, MapFailure *why)
 {
     Space    sp;
@@ -325,10 +339,7 @@ bool map_build(Scope *s, Unit *u, MapFailure *why)
             break;
     }
     map_tidy(&m);
-    u->kernel = m.k;
-    u->operands.at = m.operands.at;
-    u->operands.len = m.operands.len;
-    u->target = m.target.at;
+    keep_kernel(&m, u);
     return true;
 }
 

@@ -32,7 +32,7 @@ static void insert_value(MapBuild *m, int at, Value v)
 {
     Kernel *k = m->k;
     renumber(m, at);
-    vec_push(m->f->cx->scratch, &k->values, v);
+    vec_push(m->f->attempt, &k->values, v);
     for (int i = k->values.len - 1; i > at; i--)
         k->values.at[i] = k->values.at[i - 1];
     k->values.at[at] = v;

@@ -24,7 +24,7 @@ static int value_add(MapBuild *m, Value v)
     }
     if (v.kind == VAL_REDUCE)
         v.phase++;
-    vec_push(m->f->cx->scratch, &m->k->values, v);
+    vec_push(m->f->attempt, &m->k->values, v);
     return m->k->values.len - 1;
 }
 
@@ -97,7 +97,7 @@ static int value_of_form(MapBuild *m, const Form *f, const Node *n)
 
 int map_argument(MapBuild *m, const View *v)
 {
-    Arena *a = m->f->cx->scratch;
+    Arena *a = m->f->attempt;
     for (int i = 0; i < m->operands.len; i++) {
         const Operand *o = &m->operands.at[i];
         bool same = o->buffer == v->buffer && dim_equal(o->offset, v->base);
@@ -439,7 +439,7 @@ static int build(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
         v = compute(m, s, n, c, guard);
     if (v >= 0) {
         Key k = { n, at, guard, v };
-        vec_push(m->f->cx->scratch, &m->keys, k);
+        vec_push(m->f->attempt, &m->keys, k);
     }
     return v;
 }

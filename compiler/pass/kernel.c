@@ -118,23 +118,30 @@ static bool kernel_same(const Kernel *a, const Kernel *b)
     return false;
 }
 
-Kernel *kernel_intern(KernelProgram *kp, const Kernel *k)
+Kernel *kernel_copy(Arena *a, const Kernel *k)
 {
-    Arena *a = kp->program->cx->arena;
-    for (int i = 0; i < kp->kernels.len; i++)
-        if (kernel_same(kp->kernels.at[i], k))
-            return kp->kernels.at[i];
     Kernel *made = NEW(a, Kernel);
     *made = *k;
     memset(&made->values, 0, sizeof made->values);
     memset(&made->effects, 0, sizeof made->effects);
     memset(&made->args, 0, sizeof made->args);
+    vec_grow(a, (void **)&made->values.at, &made->values.cap, k->values.len, sizeof(Value));
     for (int i = 0; i < k->values.len; i++)
         vec_push(a, &made->values, k->values.at[i]);
     for (int i = 0; i < k->effects.len; i++)
         vec_push(a, &made->effects, k->effects.at[i]);
     for (int i = 0; i < k->args.len; i++)
         vec_push(a, &made->args, k->args.at[i]);
+    return made;
+}
+
+Kernel *kernel_intern(KernelProgram *kp, const Kernel *k)
+{
+    Arena *a = kp->program->cx->arena;
+    for (int i = 0; i < kp->kernels.len; i++)
+        if (kernel_same(kp->kernels.at[i], k))
+            return kp->kernels.at[i];
+    Kernel *made = kernel_copy(a, k);
     made->number = kp->kernels.len + 1;
     vec_push(a, &kp->kernels, made);
     return made;

@@ -219,6 +219,7 @@ void        pass_order(KernelProgram *kp, Routine *r);
 void        pass_plan(KernelProgram *kp, Routine *r, bool reuse);
 /* judge.c: NULL, or why the plan is wrong: two live buffers overlap, a read before any write. */
 const char *plan_judge(KernelProgram *kp, Routine *r);
+Kernel     *kernel_copy(Arena *a, const Kernel *k);
 /* kernel.c: the kernel of the program that equals k, or a copy of k as a new one */
 Kernel     *kernel_intern(KernelProgram *kp, const Kernel *k);
 /* kernel.c: text of --dump-after and of --emit=plan */
