@@ -110,6 +110,7 @@ static Node *step(Simplify *s, Graph *g, Node *n)
     case CLASS_POINT:    return step_point(s, g, n);
     case CLASS_LEAF:     return fold_dim(g, n);
     case CLASS_MOVE:     return simplify_view(s, g, n);
+    case CLASS_INDEX:    return n->op == OP_GATHER ? simplify_gather(s, g, n) : NULL;
     case CLASS_REDUCE:   return simplify_reduce(s, g, n);
     case CLASS_CONTRACT: return simplify_matmul(s, g, n);
     case CLASS_STRUCT:   return n->op == OP_RESULT ? simplify_result(n) : NULL;

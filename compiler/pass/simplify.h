@@ -52,6 +52,7 @@ Node *simplify_again(Simplify *s, Graph *g, const Node *n, Node *const *in);
 Node *simplify_by_rules(Simplify *s, Graph *g, Node *n);
 /* The same for views, reductions and products of moved elements, pointwise ops of broadcasts. */
 Node *simplify_view(Simplify *s, Graph *g, Node *n);
+Node *simplify_gather(Simplify *s, Graph *g, Node *n);
 Node *simplify_reduce(Simplify *s, Graph *g, Node *n);
 Node *simplify_matmul(Simplify *s, Graph *g, Node *n);
 Node *simplify_point_of_broadcast(Simplify *s, Graph *g, Node *n);

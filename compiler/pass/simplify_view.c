@@ -7,6 +7,7 @@
  *     broadcast of broadcast      one broadcast           slice of slice     one slice
  *     transpose of broadcast      broadcast               pad of pad         one pad
  *     concat of concat            one concat              concat of the slices of x   x
+ *     gather of 0, 1, 2 ...       slice                   gather of a broadcast       broadcast
  *
  * The idea: only neighbours are looked at; a chain shrinks from its start, because nodes are
  * simplified in order. Boxes are compared as dims: what is not proven is left alone.
@@ -256,6 +257,48 @@ static Node *view_concat(Simplify *s, Graph *g, Node *n)
     const bool same = part.len == n->n_in
                    && !memcmp(part.at, n->in, sizeof(Node *) * (size_t)part.len);
     return same ? NULL : ir_concat(g, part.len, part.at, axis, n->span);
+}
+
+/* ---- gather --------------------------------------------------------------------------------- */
+
+/* Where a run of indexes lo, lo + 1, ... begins; NULL when ids are not such a run. */
+static const Dim *run_of(const Graph *g, const Node *ids)
+{
+    if (ids->op == OP_IOTA && ids->type->rank == 1)
+        return dim_const(dims_of(g), 0);
+    for (int k = 0; ids->op == OP_ADD && k < 2; k++) {
+        const Node *by = ids->in[k], *run = ids->in[1 - k];
+        if (run->op != OP_IOTA || run->type->rank != 1 || by->type->rank)
+            continue;
+        if (by->op == OP_DIM)
+            return by->attr.dim;
+        if (by->op == OP_CONST && by->attr.value >= 0)
+            return dim_const(dims_of(g), (int64_t)by->attr.value);
+    }
+    return NULL;
+}
+
+/* Rows in order are a slice; rows chosen alike along an axis are chosen once. */
+Node *simplify_gather(Simplify *s, Graph *g, Node *n)
+{
+    Node *table = n->in[0], *ids = n->in[1];
+    const Dim *run = run_of(g, ids), *lo[RANK_MAX], *size[RANK_MAX];
+    int axes[RANK_MAX], n_axes = 0;
+    if (run) {
+        for (int k = 0; k < table->type->rank; k++) {
+            lo[k] = k ? dim_const(dims_of(g), 0) : run;
+            size[k] = k ? table->type->dim[k] : ids->type->dim[0];
+        }
+        return simplify_node(s, g, ir_slice(g, table, lo, size, n->span));
+    }
+    if (ids->op != OP_BROADCAST)
+        return NULL;
+    for (int k = 0; k < ids->attr.n_axes; k++)
+        axes[n_axes++] = ids->attr.axes[k];
+    for (int k = ids->type->rank; k < n->type->rank; k++)
+        axes[n_axes++] = k;
+    Node *rows = simplify_node(s, g, ir_gather(g, table, ids->in[0], n->span));
+    return ir_broadcast(g, rows, n->type->rank, n->type->dim, axes, n->span);
 }
 
 Node *simplify_view(Simplify *s, Graph *g, Node *n)
