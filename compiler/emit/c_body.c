@@ -122,19 +122,21 @@ const char *map_index_type(const MapWriter *m, int axis)
 static const char *index_of_access(MapWriter *m, const Access *a)
 {
     Text t = text_new(m->e->cx->scratch);
+    if (a->index >= 0) {
+        const Value *v = value_at(m, a->index);
+        const Code   row = v->kind == VAL_AXIS ? (Code){ .text = m->index[v->axis], .prec = PREC_PRIMARY }
+                                               : code_of(m, a->index, false);
+        const bool   wide = v->kind == VAL_AXIS && m->wide[v->axis];
+        text_add(&t, "%s%s", wide ? "" : "(ptrdiff_t)", code_at_least(m->e, row, PREC_UNARY));
+        if (a->index_stride && !dim_is(a->index_stride, 1))
+            text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->index_stride));
+    }
     for (int i = 0; i < m->n_axes; i++) {
         if (dim_is(a->stride[i], 0))
             continue;
         text_add(&t, "%s%s", t.len ? " + " : "", m->index[i]);
         if (!dim_is(a->stride[i], 1))
             text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->stride[i]));
-    }
-    if (a->index >= 0) {
-        const Code row = code_of(m, a->index, false);
-        text_add(&t, "%s(ptrdiff_t)%s", t.len ? " + " : "",
-                 code_at_least(m->e, row, PREC_UNARY));
-        if (a->index_stride && !dim_is(a->index_stride, 1))
-            text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->index_stride));
     }
     if (!dim_is(a->offset, 0))
         text_add(&t, "%s%s", t.len ? " + " : "", dim_c_factor(&m->w->dims, a->offset));

@@ -112,8 +112,8 @@ void c_head(Emitter *e)
     const Routine *r = e->kp->train ? e->kp->train : e->kp->output;
     const char    *path = s ? shown_path(s->path) : e->p->name;
     Text          *t = e->out;
-    text_add(t, "/* %s.c -- generated from %s by gradcc %s.  Do not edit: edit the model.\n *\n",
-             e->model, emit_comment(e, path, 60), e->opt->version);
+    text_add(t, "/* %s.c -- generated from %s by gradcc %s.\n * Do not edit: edit the model.\n *\n",
+             e->model, emit_comment(e, path, 50), e->opt->version);
     text_add(t, " * command   %s\n", emit_comment(e, e->opt->command, 200));
     if (s)
         text_add(t, " * source    %s, %d lines, crc32 %08x\n", emit_comment(e, path, 60), s->n_lines,

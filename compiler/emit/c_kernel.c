@@ -44,13 +44,13 @@ static void write_comment(Emitter *e, const Kernel *k)
     const char *what = k->what ? emit_comment(e, k->what, 60) : "";
     const char *formula = emit_comment(e, k->formula ? k->formula : k->name, 4 * COLUMNS);
     Text        t = text_new(e->cx->scratch);
-    if (strlen(formula) + 3 + strlen(where) + strlen(what) + 8 < COLUMNS) {
-        text_add(&t, "/* %s", formula);
-        text_pad(&t, strlen(formula) < 45 ? 48 : 72);
-        text_add(&t, " %s", where);
-        text_pad(&t, strlen(formula) < 45 ? 72 : 0);
-        text_add(&t, "  %s", what);
-    } else {
+    text_add(&t, "/* %s", formula);
+    text_pad(&t, strlen(formula) < 45 ? 48 : 0);
+    text_add(&t, "  %s", where);
+    text_pad(&t, strlen(formula) < 45 ? 72 : 0);
+    text_add(&t, "  %s", what);
+    if (t.len + 3 > COLUMNS) {
+        t = text_new(e->cx->scratch);
         emit_prose(&t, "/* ", " *     ", formula);
         text_add(&t, "\n * %s%s%s", where, where[0] && what[0] ? "   " : "", what);
     }

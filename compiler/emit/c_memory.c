@@ -111,13 +111,13 @@ static void write_table(Emitter *e, const Routine *r)
         if (!is_placed(b))
             continue;
         Text t = text_new(e->cx->scratch);
-        text_add(&t, " *   %-*s  %-*s  %-4s %11lld %11lld  %7d  %9d  %s", (int)name, b->name,
+        text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d  %s", (int)name, b->name,
                  (int)shape, emit_comment(e, emit_shape(e, b->type), shape), dtype_name(b->dtype),
                  (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last],
                  shares_with(e, r, b));
         while (t.at[t.len - 1] == ' ')
             t.at[--t.len] = '\0';
-        text_add(e->out, "%s\n", t.at);
+        text_add(e->out, " *   %s\n", emit_comment(e, t.at, COLUMNS - 5));
     }
     text_put(e->out, " */\n");
 }
@@ -174,6 +174,20 @@ static void place_in_order(Emitter *e, Buffer *b, bool *done, Buffer **order, in
     order[(*n)++] = b;
 }
 
+/* at.x = at.y + SIZE;  or, where x has an offset already,  at.x = rt_above(at.x, at.y + SIZE); */
+static void write_assignment(Emitter *e, const char *name, const char *old, const char *below,
+                             const char *size, size_t width)
+{
+    Arena      *a = e->cx->scratch;
+    const char *end = arena_printf(a, "at.%s + %s", below, size);
+    if (old == NULL) {
+        emit_statement(e->out, INDENT, arena_printf(a, "at.%-*s = %s;", (int)width, name, end));
+        return;
+    }
+    emit_call(e->out, INDENT, arena_printf(a, "at.%-*s = rt_above(", (int)width, name),
+              (const char *[]){ arena_printf(a, "at.%s", old), end }, 2, ");\n");
+}
+
 static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
 {
     const char *name = field(e, b);
@@ -185,11 +199,7 @@ static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
         text_add(e->out, "    at.%-*s = 0;\n", (int)width, name);
     for (int i = 0; i < b->below.len; i++) {
         const Buffer *y = root_of(b->below.at[i]);
-        const char   *end = arena_printf(e->cx->scratch, "at.%s + %s", field(e, y), size_of(e, s, y));
-        if (i > 0)
-            end = arena_printf(e->cx->scratch, "rt_above(at.%s, %s)", name, end);
-        emit_statement(e->out, INDENT, arena_printf(e->cx->scratch, "at.%-*s = %s;", (int)width,
-                                                    name, end));
+        write_assignment(e, name, i == 0 ? NULL : name, field(e, y), size_of(e, s, y), width);
     }
 }
 
@@ -205,11 +215,7 @@ static void write_end(Emitter *e, DimScope *s, const Routine *r, size_t width)
         const Buffer *b = r->buffers.at[i];
         if (!is_placed(b) || b->over || covered[b->id])
             continue;
-        const char *end = arena_printf(e->cx->scratch, "at.%s + %s", field(e, b), size_of(e, s, b));
-        if (!first)
-            end = arena_printf(e->cx->scratch, "rt_above(at.bytes, %s)", end);
-        emit_statement(e->out, INDENT, arena_printf(e->cx->scratch, "at.%-*s = %s;", (int)width,
-                                                    "bytes", end));
+        write_assignment(e, "bytes", first ? NULL : "bytes", field(e, b), size_of(e, s, b), width);
         first = false;
     }
 }

@@ -55,7 +55,7 @@ static void write_enum(Emitter *e, int group)
     if (group < 0)
         text_put(&lines, "enum {\t/* first element in the flat buffer */\n");
     else
-        text_add(&lines, "enum {\t/* within one repetition of %s : %s * %s */\n",
+        text_add(&lines, "enum {\t/* in one repetition of %s : %s * %s */\n",
                  e->p->groups.at[group].name, e->p->groups.at[group].layer,
                  dim_text(e->cx, e->p->groups.at[group].count));
     for (int i = 0; i < list.len; i++) {
@@ -95,40 +95,44 @@ const char *c_param_start(Emitter *e, int index)
     return text;
 }
 
-static void write_stacks(Emitter *e, DimScope *s, const Param *p, Text *t)
+typedef VEC(const char *) Fields;
+
+static const char *stack_list(Emitter *e, DimScope *s, const Param *p, int *n)
 {
-    Text list = text_new(e->cx->scratch);
-    int  n = 0;
-    for (int g = p->group; g >= 0; g = e->p->groups.at[g].parent, n++) {
-        const char *one = arena_printf(e->cx->scratch, "{ %s, %s }", dim_c(s, e->p->groups.at[g].count),
-                                       e->symbol[e->p->groups.at[g].stride_sym->id]);
-        Text joined = text_new(e->cx->scratch);
-        text_add(&joined, "%s%s%s", one, n ? ", " : "", list.at);
-        list = joined;
-    }
-    if (n > 0)
-        text_add(t, " .n_stacks = %d, .stack = { %s },", n, list.at);
+    const char *list = "";
+    for (int g = p->group; g >= 0; g = e->p->groups.at[g].parent)
+        list = arena_printf(e->cx->scratch, "{ %s, %s }%s%s", dim_c(s, e->p->groups.at[g].count),
+                            e->symbol[e->p->groups.at[g].stride_sym->id], (*n)++ ? ", " : "", list);
+    return list;
 }
 
 static void write_row(Emitter *e, DimScope *s, int i)
 {
     const Param *p = &e->p->params.at[i];
-    Text         t = text_new(e->cx->scratch);
-    text_add(&t, "    { .path = %s, .role = %s, .decay = %s, .rank = %d,\n     ",
-             emit_string(e, p->path), role_name[p->role], p->decay ? "true" : "false", p->type->rank);
-    if (p->type->rank > 0) {
-        text_put(&t, " .shape = {");
-        for (int k = 0; k < p->type->rank; k++)
-            text_add(&t, "%s %s", k ? "," : "", dim_c(s, p->type->dim[k]));
-        text_put(&t, " },");
-    }
-    text_add(&t, " .at = %s,", c_param_start(e, i));
-    write_stacks(e, s, p, &t);
-    text_add(&t, "\n      .init = { %s, %s },", init_name[p->init], emit_number(e, p->init_value));
+    Arena       *a = e->cx->scratch;
+    Text         shape = text_new(a);
+    Fields       f = { 0 };
+    int          n_stacks = 0;
+    for (int k = 0; k < p->type->rank; k++)
+        text_add(&shape, "%s %s", k ? "," : "", dim_c(s, p->type->dim[k]));
+    const char *stacks = stack_list(e, s, p, &n_stacks);
+    vec_push(a, &f, arena_printf(a, ".path = %s", emit_string(e, p->path)));
+    vec_push(a, &f, arena_printf(a, ".role = %s", role_name[p->role]));
+    vec_push(a, &f, arena_printf(a, ".decay = %s", p->decay ? "true" : "false"));
+    vec_push(a, &f, arena_printf(a, ".rank = %d", p->type->rank));
+    if (p->type->rank > 0)
+        vec_push(a, &f, arena_printf(a, ".shape = {%s }", shape.at));
+    vec_push(a, &f, arena_printf(a, ".at = %s", c_param_start(e, i)));
+    if (n_stacks > 0)
+        vec_push(a, &f, arena_printf(a, ".n_stacks = %d, .stack = { %s }", n_stacks, stacks));
+    vec_push(a, &f, arena_printf(a, ".init = { %s, %s }", init_name[p->init],
+                                 emit_number(e, p->init_value)));
     if (p->fit_kind)
-        text_add(&t, " .fit = %s, .fit_input = %d,", emit_string(e, p->fit_kind), p->fit_input);
-    text_add(&t, " .where = %s },\n", emit_string(e, p->span.file ? source_where(e->cx, p->span) : ""));
-    text_put(e->out, t.at);
+        vec_push(a, &f, arena_printf(a, ".fit = %s, .fit_input = %d", emit_string(e, p->fit_kind),
+                                     p->fit_input));
+    vec_push(a, &f, arena_printf(a, ".where = %s", emit_string(e, p->span.file
+                                 ? source_where(e->cx, p->span) : "")));
+    emit_call(e->out, INDENT, "{ ", f.at, f.len, " },\n");
 }
 
 void c_parameters(Emitter *e)

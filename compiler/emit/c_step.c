@@ -114,17 +114,18 @@ static const char *call_text(Function *f, const Step *s)
     return t.at;
 }
 
+/* "3    tiny.model:8  h = tanh(x @ w + b)", backward "9    undoes 3  tiny.model:8  d_w = ..." */
 static const char *step_comment(Function *f, const Step *s)
 {
     Emitter    *e = f->e;
-    const char *where = s->span.file ? source_where(e->cx, s->span) : "";
-    const char *text = s->span.file ? emit_comment(e, source_text_line(e->cx, s->span), 60) : "";
-    const char *undoes = s->undoes ? arena_printf(e->cx->scratch, "undoes %-4d", s->undoes) : "";
-    return arena_printf(e->cx->scratch, "%-4d %s%s%s%s", s->number, s->backward ? undoes : where,
-                        s->backward && undoes[0] ? " " : "", s->backward ? where : "  ", 
-                        s->backward ? arena_printf(e->cx->scratch, "  %s",
-                                      emit_comment(e, s->kernel->what ? s->kernel->what : text, 60))
-                                    : text);
+    const char *text = s->span.file ? source_text_line(e->cx, s->span) : "";
+    Text        t = text_new(e->cx->scratch);
+    text_add(&t, "%-4d ", s->number);
+    if (s->undoes)
+        text_add(&t, "undoes %-4d ", s->undoes);
+    text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
+             s->backward && s->kernel->formula ? s->kernel->formula : text);
+    return emit_comment(e, t.at, COLUMNS - 10);
 }
 
 /* ---- loops ------------------------------------------------------------------------------------- */
@@ -277,7 +278,7 @@ static void function_prepare(Function *f)
     f->pointers = text_new(e->cx->scratch);
     for (int i = 0; i < e->p->inputs.len; i++)
         names_take_exact(e, f->names, e->input[i]);
-    for (int i = 0; i < e->p->outputs.len; i++)
+    for (int i = 0; f->r && f->r == e->kp->output && i < e->p->outputs.len; i++)
         names_take_exact(e, f->names, e->output[i]);
     for (int d = 0; d < f->depth; d++)
         names_take_exact(e, f->names, f->var[d]);
@@ -363,11 +364,11 @@ static void write_slots(Emitter *e)
     Text t = text_new(e->cx->scratch);
     if (e->p->means.len == 0)
         return;
-    text_put(&t, "enum {\t/* means over the data: places of their sums, counts and seeds */\n");
+    text_put(&t, "enum {\t/* means over the data: places in RtStep */\n");
     for (int i = 0; i < e->p->means.len; i++) {
         const MeanSlot *m = &e->p->means.at[i];
         text_add(&t, "    S_%s = %d,\t/* %s%s  %s */\n", e->slot[i], i,
-                 m->weight != 0 ? "" : "metric: ", emit_comment(e, m->text ? m->text : m->name, 44),
+                 m->weight != 0 ? "" : "metric: ", emit_comment(e, m->text ? m->text : m->name, 28),
                  m->span.file ? source_where(e->cx, m->span) : "");
     }
     text_put(&t, "};\n");

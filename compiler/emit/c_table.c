@@ -53,17 +53,19 @@ static void write_inputs(Emitter *e)
     for (int i = 0; i < e->p->inputs.len; i++) {
         const Input *in = &e->p->inputs.at[i];
         int64_t      literal;
-        text_add(e->out, "    { .name = %s, .type = %s, .rank = %d,", emit_string(e, in->name),
+        Text          t = text_new(e->cx->scratch);
+        text_add(&t, "{ .name = %s, .type = %s, .rank = %d,", emit_string(e, in->name),
                  rt_type(in->type->dtype), in->type->rank);
         if (in->ranged) {
-            text_add(e->out, " .ranged = true, .lo = %s, .hi = %s,", dim_c(&s, in->lo),
+            text_add(&t, " .ranged = true, .lo = %s, .hi = %s,", dim_c(&s, in->lo),
                      dim_c(&s, in->hi));
             if (!dim_literal(in->hi, &literal))
-                text_add(e->out, " .hi_name = %s,", emit_string(e, dim_text(e->cx, in->hi)));
+                text_add(&t, " .hi_name = %s,", emit_string(e, dim_text(e->cx, in->hi)));
         }
         if (in->has_ignore)
-            text_add(e->out, "\n      .has_ignore = true, .ignore = %lld,", (long long)in->ignore);
-        text_add(e->out, " .where = %s },\n", where(e, in->span));
+            text_add(&t, " .has_ignore = true, .ignore = %lld,", (long long)in->ignore);
+        text_add(&t, " .where = %s },", where(e, in->span));
+        emit_statement(e->out, INDENT, t.at);
     }
     text_put(e->out, "};\n\n");
 }
@@ -114,8 +116,9 @@ static void write_objectives(Emitter *e)
             at = e->p->means.at[i].span;
         }
     open_table(e, "RtObjective", "objectives");
-    text_add(e->out, "    { .loss = %s, .from = 0, .to = P_COUNT, .optimizer = %s, .where = %s },\n",
-             emit_string(e, loss), optimizer_name[e->p->train.optimizer], where(e, at));
+    emit_statement(e->out, INDENT, arena_printf(e->cx->scratch,
+                   "{ .loss = %s, .from = 0, .to = P_COUNT, .optimizer = %s, .where = %s },",
+                   emit_string(e, loss), optimizer_name[e->p->train.optimizer], where(e, at)));
     text_put(e->out, "};\n\n");
 }
 

@@ -289,17 +289,27 @@ void emit_banner(Emitter *e, int number, const char *title)
 
 void emit_aligned(Text *t, const char *lines, size_t least)
 {
-    size_t column = least;
+    size_t column = least, longest = 0;
     for (const char *s = lines; *s;) {
         const size_t len = strcspn(s, "\n"), tab = strcspn(s, "\t\n");
         if (tab < len && width_of(s, tab) + 1 > column)
             column = width_of(s, tab) + 1;
+        if (tab < len && width_of(s + tab + 1, len - tab - 1) > longest)
+            longest = width_of(s + tab + 1, len - tab - 1);
         s += len + (s[len] == '\n');
     }
+    column = column + longest > COLUMNS ? COLUMNS - longest : column;
     for (const char *s = lines; *s;) {
         const size_t len = strcspn(s, "\n"), tab = strcspn(s, "\t\n");
+        const size_t left = width_of(s, tab), right = tab < len ? width_of(s + tab + 1, len - tab - 1) : 0;
+        if (tab < len && left + 1 + right > COLUMNS) {      /* the comment above its line */
+            spaces(t, strspn(s, " "));
+            text_putn(t, s + tab + 1, right ? len - tab - 1 : 0);
+            text_put(t, "\n");
+        }
         text_putn(t, s, tab);
-        if (tab < len) {
+        if (tab < len && left + 1 + right <= COLUMNS) {
+            text_put(t, left + 1 > column ? " " : "");
             text_pad(t, column);
             text_putn(t, s + tab + 1, len - tab - 1);
         }

@@ -22,7 +22,7 @@ static Code literal_int(Emitter *e, double v)
 {
     const char *text = v <= -2147483648.0 ? "INT32_MIN"
                      : arena_printf(e->cx->scratch, "%.0f", v > 2147483647.0 ? 2147483647.0 : v);
-    return (Code){ text, v < 0 ? PREC_ADD : PREC_PRIMARY, true, text };
+    return (Code){ text, v < 0 ? PREC_UNARY : PREC_PRIMARY, true, text };
 }
 
 static Code literal_f32(Emitter *e, double v)
@@ -33,7 +33,7 @@ static Code literal_f32(Emitter *e, double v)
         if (strtof(text, NULL) == (float)v)
             break;
     }
-    Code c = { .prec = v < 0 || signbit(v) ? PREC_ADD : PREC_PRIMARY, .number = true };
+    Code c = { .prec = v < 0 || signbit(v) ? PREC_UNARY : PREC_PRIMARY, .number = true };
     c.text = arena_printf(e->cx->scratch, "%s%sf", text, strpbrk(text, ".e") ? "" : ".0");
     return c;
 }
@@ -48,7 +48,7 @@ Code code_literal(Emitter *e, double v, DType t)
         return literal_int(e, v);
     if (t == DT_F32 && isfinite(v))
         v = (double)(float)v;
-    Code c = { emit_number(e, v), v < 0 || signbit(v) ? PREC_ADD : PREC_PRIMARY, true, NULL };
+    Code c = { emit_number(e, v), v < 0 || signbit(v) ? PREC_UNARY : PREC_PRIMARY, true, NULL };
     if (isinf(v))
         c.text = v < 0 ? "-INFINITY" : "INFINITY";
     else if (isfinite(v) && t == DT_F32)
@@ -134,8 +134,9 @@ Code code_point(Emitter *e, Op op, const Code *in, int n)
         const int k = *++s - '0';
         if (k >= n)
             bug("the C code of %s names operand %d of %d", op_row(op)->name, k, n);
-        const Prec  least = depth > 0 ? PREC_NONE : least_for(outer, k == 0);
         const Code  a = in[k];
+        const bool  minus = a.number && a.text[0] == '-' && k > 0 && depth == 0;
+        const Prec  least = minus ? PREC_PRIMARY : depth > 0 ? PREC_NONE : least_for(outer, k == 0);
         const bool  whole = a.number && a.whole && depth == 0 && n == 2 && is_arithmetic(outer) &&
                             !in[1 - k].number;
         if (whole)                              /* 2*x, not 2.0f*x */
