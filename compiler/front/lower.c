@@ -69,37 +69,43 @@ static bool is_cheap(const Expr *e)
     }
 }
 
+typedef VEC(Expr *) ExprList;
+
 typedef struct {
     Low               *low;
     const CheckedLoop *loop;
     Map               *seen;
-    VEC(Expr *)        shared;
+    ExprList           shared, todo;
 } Free;
 
-/* Lists what the body of a loop reads from outside, in order of first use. */
-static void find_free(Free *f, Expr *e)
+/* Lists what the body of a loop reads from outside. An explicit stack: chains may be long. */
+static void find_free(Free *f, Expr *root)
 {
-    if (map_get(f->seen, e))
-        return;
-    map_set(f->seen, e, e);
-    if (!needs_loop(e, f->loop) && !is_cheap(e)) {
-        vec_push(f->low->cx->arena, &f->shared, e);
-        return;
+    Arena *arena = f->low->cx->arena;
+    vec_push(arena, &f->todo, root);
+    while (f->todo.len) {
+        Expr *e = f->todo.at[--f->todo.len];
+        if (map_get(f->seen, e))
+            continue;
+        map_set(f->seen, e, e);
+        if (!needs_loop(e, f->loop) && !is_cheap(e)) {
+            vec_push(arena, &f->shared, e);
+            continue;
+        }
+        for (int i = e->n_in - 1; i >= 0; i--)
+            vec_push(arena, &f->todo, e->in[i]);
+        if (e->kind != EX_LOOP)
+            continue;
+        const CheckedLoop *l = e->loop;
+        for (int i = 0; i < l->elems.len; i++)
+            vec_push(arena, &f->todo, l->elems.at[i].source);
+        for (int i = 0; i < l->yields.len; i++)
+            vec_push(arena, &f->todo, l->yields.at[i]);
+        for (int i = 0; i < l->carries.len; i++) {
+            vec_push(arena, &f->todo, l->carries.at[i].init);
+            vec_push(arena, &f->todo, l->carries.at[i].next);
+        }
     }
-    for (int i = 0; i < e->n_in; i++)
-        find_free(f, e->in[i]);
-    if (e->kind != EX_LOOP)
-        return;
-    const CheckedLoop *l = e->loop;
-    for (int i = 0; i < l->carries.len; i++) {
-        find_free(f, l->carries.at[i].init);
-        find_free(f, l->carries.at[i].next);
-    }
-    for (int i = 0; i < l->yields.len; i++)
-        find_free(f, l->yields.at[i]);
-    for (int i = 0; i < l->elems.len; i++)
-        if (map_get(f->seen, l->elems.at[i].arg))
-            find_free(f, l->elems.at[i].source);
 }
 
 /* ---- loops --------------------------------------------------------------------------------- */
@@ -226,6 +232,8 @@ static Node *shared_product(Site *x, Expr *e, Expr *a, Expr *b, bool tb)
     const Dim *flat[2] = { rows, t->dim[t->rank - 1] };
     Node *left = reshaped(x, lower(x, a), 2, flat, e->span);
     Node *product = ir_matmul(x->g, left, lower(x, b), false, tb, e->span);
+    if (e->name)
+        ir_named(product, e->name);
     return ir_reshape(x->g, product, e->type->rank, e->type->dim, e->span);
 }
 
@@ -321,7 +329,8 @@ static Node *lower_new(Site *x, Expr *e)
     case EX_PARAM:     return ir_param(g, e->index, e->span);
     case EX_INPUT:     return ir_input(g, e->index, e->span);
     case EX_IOTA:      return ir_iota(g, t->rank, t->dim, e->axes[0], e->span);
-    case EX_MEAN:      return ir_typed(g, OP_MEAN, t, 0, NULL, &(Attr){ .index = e->index }, e->span);
+    case EX_MEAN:
+        return ir_typed(g, OP_MEAN, t, 0, NULL, &(Attr){ .index = e->index }, e->span);
     case EX_POINT:     return lower_point(x, e);
     case EX_CAST:      return ir_cast(g, lower(x, e->in[0]), t->dtype, e->span);
     case EX_REDUCE:
@@ -348,23 +357,57 @@ static Node *lower_new(Site *x, Expr *e)
     bug("an argument of a loop was used outside of it");
 }
 
-static Node *lower(Site *x, Expr *e)
+static void lower_one(Site *x, Expr *e)
 {
-    Node *n = map_get(x->done, e);
-    if (n)
-        return n;
-    n = lower_new(x, e);
+    Node *n = lower_new(x, e);
     if (e->name && e->kind != EX_LOOP)
         ir_named(n, e->name);
     map_set(x->done, e, n);
-    return n;
+}
+
+/* What e is made of in this graph, as far as it is not there yet. */
+static void push_operands(Site *x, Expr *e, ExprList *todo)
+{
+    Arena *arena = x->low->cx->arena;
+    bool   swapped;
+    for (int i = e->n_in - 1; i >= 0; i--) {
+        Expr *in = e->kind == EX_MATMUL ? untransposed(e->in[i], &swapped) : e->in[i];
+        if (!map_get(x->done, in))
+            vec_push(arena, todo, in);
+    }
+    for (int i = 0; e->kind == EX_LOOP && i < e->loop->carries.len; i++)
+        if (!map_get(x->done, e->loop->carries.at[i].init))
+            vec_push(arena, todo, e->loop->carries.at[i].init);
+}
+
+/* Operands first; an explicit stack, because chains may be long. */
+static Node *lower(Site *x, Expr *root)
+{
+    Node    *n = map_get(x->done, root);
+    ExprList todo = { 0 };
+    if (n)
+        return n;
+    vec_push(x->low->cx->arena, &todo, root);
+    while (todo.len) {
+        Expr *e = todo.at[todo.len - 1];
+        int   before = todo.len;
+        if (!map_get(x->done, e))
+            push_operands(x, e, &todo);
+        if (todo.len > before)
+            continue;
+        todo.len--;
+        if (!map_get(x->done, e))
+            lower_one(x, e);
+    }
+    return map_get(x->done, root);
 }
 
 /* ---- graphs -------------------------------------------------------------------------------- */
 
 static Site site_new(Low *low, const char *name)
 {
-    return (Site){ .low = low, .g = graph_new(low->p, name, NULL), .done = map_new(low->cx->arena) };
+    return (Site){ .low = low, .g = graph_new(low->p, name, NULL),
+                   .done = map_new(low->cx->arena) };
 }
 
 /* The sums of the slots; in training only of those with a weight in the loss. */
@@ -539,7 +582,8 @@ static void lower_train(Low *low)
     s->present = t->present;
     s->batch = t->batch;
     s->accumulate = t->accumulate;
-    s->optimizer = t->optimizer == SEM_SGD ? OPT_SGD : t->optimizer == SEM_ADAM ? OPT_ADAM : OPT_ADAMW;
+    s->optimizer = t->optimizer == SEM_SGD ? OPT_SGD
+                 : t->optimizer == SEM_ADAM ? OPT_ADAM : OPT_ADAMW;
     s->beta1 = t->beta1;
     s->beta2 = t->beta2;
     s->eps = t->eps;

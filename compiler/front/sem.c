@@ -207,7 +207,8 @@ static void check_model(Sem *s)
     sem_mark_used(s);
     sem_check_params(s);
     if (!s->out->has_loss && s->out->outputs.len == 0 && s->out->metrics.len == 0) {
-        Diag *d = sem_error(s, s->model->ast->at, "model %s has no loss and no output", s->model->name);
+        Diag *d = sem_error(s, s->model->ast->at, "model %s has no loss and no output",
+                            s->model->name);
         sem_hint(d, "loss = mean(...) trains it, output y = ... computes y");
     }
 }

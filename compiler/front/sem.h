@@ -64,6 +64,7 @@ struct Expr {
     const Dim   *from, *to;                     /* whole numbers: from <= value < to, if known  */
     Span         span;                          /* in the user's file                           */
     const char  *name;                          /* the model's name for it, path-joined, or NULL */
+    bool         hinted;                        /* name comes from a layer's path or the prelude */
 };
 
 typedef struct { const char *name; Expr *arg, *init, *next; } CheckedCarry;

@@ -37,7 +37,8 @@ static void bind_one(Sem *s, const Ast *name, Thing *t)
     *copy = *t;
     copy->span = name->span;
     if (t->kind == THING_VALUE)
-        expr_named(t->value, sem_value_name(s, name->name));
+        (s->frame->decl->prelude ? expr_hinted : expr_named)(t->value,
+                                                             sem_value_name(s, name->name));
     if (t->kind == THING_INSTANCE || t->kind == THING_STACK || t->kind == THING_DECL) {
         sem_error(s, name->span, "%s is assigned %s, not a value", name->name, thing_text(s, t));
         copy = thing_poison(s);

@@ -174,7 +174,7 @@ static Thing *extreme(Sem *s, const Ast *call, const char *reduce_op, const char
     double  x, y;
     int64_t n;
     if (call_named(s, call, "over") || call_named(s, call, "keep")) {
-        sem_error(s, call->span, "%s of two values is taken element by element, without over or keep",
+        sem_error(s, call->span, "%s of two values is element by element, without over or keep",
                   point_op);
         return thing_poison(s);
     }
@@ -184,7 +184,8 @@ static Thing *extreme(Sem *s, const Ast *call, const char *reduce_op, const char
     }
     DType lt = l->kind == THING_VALUE ? l->value->type->dtype : DT_COUNT;
     DType rt = r->kind == THING_VALUE ? r->value->type->dtype : DT_COUNT;
-    Expr *a = sem_to_value(s, l, rt, call_arg(call, 0)), *b = sem_to_value(s, r, lt, call_arg(call, 1));
+    Expr *a = sem_to_value(s, l, rt, call_arg(call, 0));
+    Expr *b = sem_to_value(s, r, lt, call_arg(call, 1));
     return result(s, a && b ? sem_point(s, call, point_op, 'n', a, b) : NULL);
 }
 
@@ -204,7 +205,8 @@ static Thing *apply_cross_entropy(Sem *s, const Ast *call)
     for (int i = 0; fits && i < t->type->rank; i++)
         fits = dim_same(x->type->dim[i], t->type->dim[i]);
     if (!fits) {
-        Diag *d = sem_error(s, call->span, "cross_entropy wants logits [..., V] and labels int[...]");
+        Diag *d = sem_error(s, call->span,
+                            "cross_entropy wants logits [..., V] and labels int[...]");
         sem_note_value(s, d, xa, x);
         sem_note_value(s, d, ta, t);
         if (x->type->dtype == DT_I32 && t->type->dtype == DT_F32)
@@ -299,14 +301,17 @@ static const Builtin builtins[] = {
     { "sum",           "sum(x, over: axis, keep: false)", 1, 1, "over keep",  apply_sum },
     { "mean",          "mean(x, over: axis, where: condition, keep: false)",
                                                          1, 1, "over where keep", builtin_mean },
-    { "max",           "max(x, over: axis, keep: false) or max(a, b)", 1, 2, "over keep", apply_max },
-    { "min",           "min(x, over: axis, keep: false) or min(a, b)", 1, 2, "over keep", apply_min },
+    { "max",           "max(x, over: axis, keep: false) or max(a, b)",
+                                                         1, 2, "over keep",   apply_max },
+    { "min",           "min(x, over: axis, keep: false) or min(a, b)",
+                                                         1, 2, "over keep",   apply_min },
     { "argmax",        "argmax(x, over: axis)",          1, 1, "over keep",   apply_argmax },
     { "argmin",        "argmin(x, over: axis)",          1, 1, "over keep",   apply_argmin },
     { "reshape",       "reshape(x, [sizes]) or reshape[sizes](x)", 1, 2, "", builtin_reshape },
     { "transpose",     "transpose(x, axes in their new order)", 2, 9, "",     builtin_transpose },
     { "swap",          "swap(x, axis, axis)",            3, 3, "",            builtin_swap },
-    { "broadcast",     "broadcast(x, [sizes]) or broadcast[sizes](x)", 1, 2, "", builtin_broadcast },
+    { "broadcast",     "broadcast(x, [sizes]) or broadcast[sizes](x)",
+                                                         1, 2, "",            builtin_broadcast },
     { "split",         "split(x, parts or [sizes], over: axis)", 2, 2, "over", builtin_split },
     { "concat",        "concat(a, b, ..., over: axis)",  1, 99, "over",       builtin_concat },
     { "stack",         "stack(a, b, ..., over: axis)",   1, 99, "over",       builtin_concat },

@@ -122,6 +122,13 @@ static void wrong_count(Sem *s, const Decl *d, Span at, const AstList *formals, 
         sem_note(s, diag, d->ast->at, "%s is declared here", d->name);
 }
 
+/* An argument called axis may be given as over:, as in the functions of the language itself. */
+static bool is_called(const Ast *formal, const Ast *arg)
+{
+    return formal->name == arg->name
+           || (strcmp(arg->name, "over") == 0 && strcmp(formal->name, "axis") == 0);
+}
+
 /* Which argument each formal gets: given[i], or NULL for its default. */
 static bool match_args(Sem *s, const Decl *d, Span at, const AstList *formals, const AstList *args,
                        const Ast **given)
@@ -131,10 +138,7 @@ static bool match_args(Sem *s, const Decl *d, Span at, const AstList *formals, c
         const Ast *arg = args->at[i];
         int        k = next;
         if (arg->name)
-            for (k = 0; k < formals->len; k++)
-                if (formals->at[k]->name == arg->name
-                    || (strcmp(arg->name, "over") == 0 && strcmp(formals->at[k]->name, "axis") == 0))
-                    break;
+            for (k = 0; k < formals->len && !is_called(formals->at[k], arg); k++) { }
         if (k >= formals->len && arg->name) {
             Diag *diag = sem_error(s, arg->at, "%s has no argument %s", d->name, arg->name);
             const char **names = NEW_ARRAY(s->arena, const char *, formals->len + 1);
@@ -213,8 +217,8 @@ static Thing *convert_arg(Sem *s, const Decl *d, const Ast *formal, Thing *t, co
     if (!sem_type_dtype(s, formal->type, &dtype))
         return NULL;
     bool number = t->kind == THING_DIM || t->kind == THING_REAL;
-    if (!formal->type->flag && ((dtype == DT_F32 && number) || (dtype == DT_I32 && t->kind == THING_DIM)
-                                || (dtype == DT_BOOL && t->kind == THING_BOOL)))
+    if (!formal->type->flag && (dtype == DT_F32 ? number : dtype == DT_I32 ? t->kind == THING_DIM
+                                : t->kind == THING_BOOL))
         return t;
     if (t->kind == THING_TUPLE || t->kind == THING_TEXT || t->kind == THING_DTYPE) {
         sem_error(s, arg->span, "%s of %s must be a value, not %s", formal->name, d->name,
@@ -259,8 +263,8 @@ static bool bind_args(Sem *s, Frame *caller, const Ast *call)
             if (!formal->type || value[i]->kind != THING_VALUE)
                 continue;
             s->matching = f;
-            fine = sem_match_type(s, formal->type, value[i]->value, given[i] ? given[i] : formal->value,
-                                  who, round);
+            fine = sem_match_type(s, formal->type, value[i]->value,
+                                  given[i] ? given[i] : formal->value, who, round);
         }
     s->frame = f;
     for (int i = 0; fine && i < formals->len; i++)
@@ -329,7 +333,7 @@ Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *s
         sem_run(s, d->ast->body);
         t = check_results(s, call);
         if (inst && t->kind == THING_VALUE && inst->under[0])
-            expr_named(t->value, inst->under);
+            expr_hinted(t->value, inst->under);
         d->calls--;
     }
     s->frame = caller;
@@ -413,7 +417,8 @@ Thing *sem_call(Sem *s, const Ast *a)
     if (b)
         return call_builtin(s, a, b);
     if (t && t->kind != THING_POISON)
-        sem_error(s, callee->span, "%s cannot be applied: it is %s", callee->name, thing_text(s, t));
+        sem_error(s, callee->span, "%s cannot be applied: it is %s", callee->name,
+                  thing_text(s, t));
     else if (!t)
         sem_unknown(s, callee->span, "function or layer", callee->name, true);
     return thing_poison(s);

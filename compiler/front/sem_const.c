@@ -70,7 +70,8 @@ const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what)
                       ast_expr_text(s->cx, a), t->real);
         return NULL;
     case THING_VALUE: {
-        Diag *d = sem_error(s, a->span, "%s must be known from sizes, not computed from data", what);
+        Diag *d = sem_error(s, a->span, "%s must be known from sizes, not computed from data",
+                            what);
         sem_note_value(s, d, a, t->value);
         return NULL;
     }
@@ -303,8 +304,8 @@ Thing *const_math(Sem *s, const char *name, const Thing *t, Span at)
             sem_error(s, at, "%s(%g) is not a finite number", name, x);
             return thing_poison(s);
         }
-        bool stays_whole = strcmp(name, "floor") == 0
-                           || (thing_whole(t, &whole) && (table[i].f == fabs || table[i].f == sign_of));
+        bool keeps = table[i].f == fabs || table[i].f == sign_of;
+        bool stays_whole = strcmp(name, "floor") == 0 || (keeps && thing_whole(t, &whole));
         if (stays_whole && fabs(y) < 9e15)
             return thing_dim(s, dim_const(s->dims, (int64_t)y), at);
         return thing_real(s, y, at);
@@ -390,6 +391,11 @@ void sem_declare_dim(Sem *s, const Ast *a)
     if (!name_is_free(s, s->global, a))
         return;
     SymKind kind = a->kind == AST_BATCH ? SYM_BATCH : SYM_DIM;
+    if (kind == SYM_BATCH && s->batches.len) {
+        Diag *d = sem_error(s, a->at, "this version has one sample axis");
+        sem_note(s, d, s->batches.at[0]->span, "the first one");
+        return;
+    }
     Symbol *sym = dims_symbol(s->dims, a->name, kind, 0, a->at);
     if (kind == SYM_BATCH)
         vec_push(s->arena, &s->batches, sym);

@@ -36,7 +36,8 @@ static const CheckedInput *input_of(Sem *s, const Ast *m, int *index)
 static void bad_fit(Sem *s, const Ast *m, const CheckedInput *in, const char *wanted)
 {
     Diag *d = sem_error(s, m->value->span, "%s gives %s, but input %s is %s",
-                        ast_expr_text(s->cx, m->value), wanted, in->name, sem_type_text(s, in->type));
+                        ast_expr_text(s->cx, m->value), wanted, in->name,
+                        sem_type_text(s, in->type));
     sem_note(s, d, in->span, "%s is declared here", in->name);
 }
 
@@ -59,8 +60,8 @@ static void map_window(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap 
         return;
     }
     if (!in->hi) {
-        Diag *d = sem_error(s, in->span, "input %s needs its range, so that the data can be checked",
-                            in->name);
+        Diag *d = sem_error(s, in->span,
+                            "input %s needs its range, so that the data can be checked", in->name);
         sem_hint(d, "%s: %s in 0..V", in->name, sem_type_text(s, in->type));
     }
     vec_push(s->arena, &s->out->train.maps, *map);
@@ -80,14 +81,16 @@ static void map_column(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap 
             return;
         }
     } else if (!t || !thing_whole(t, &n) || n < 0) {
-        sem_error(s, m->value->span, "a column is given by number, from 0, or by name: col(\"price\")");
+        sem_error(s, m->value->span,
+                  "a column is given by number, from 0, or by name: col(\"price\")");
         return;
     } else {
         map->lo = t->dim;
         map->hi = dim_add(s->dims, t->dim, dim_const(s->dims, 1));
     }
     map->kind = SEM_COL;
-    if (in->type->rank != 1 && !(in->type->rank == 2 && dim_same(in->type->dim[1], dim_const(s->dims, 1)))) {
+    const Dim *one = dim_const(s->dims, 1);
+    if (in->type->rank != 1 && !(in->type->rank == 2 && dim_same(in->type->dim[1], one))) {
         bad_fit(s, m, in, arena_printf(s->arena, "[%s]", dim_text(s->cx, in->type->dim[0])));
         return;
     }
@@ -100,7 +103,8 @@ static void map_columns(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap
     int64_t      lo, hi;
     if (r && r->kind == THING_POISON)
         return;
-    if (!r || r->kind != THING_RANGE || !dim_value(r->dim, &lo) || !dim_value(r->to, &hi) || lo < 0) {
+    if (!r || r->kind != THING_RANGE || !dim_value(r->dim, &lo) || !dim_value(r->to, &hi)
+        || lo < 0) {
         sem_error(s, m->value->span, "columns are a constant range: cols(0..8)");
         return;
     }
@@ -204,8 +208,11 @@ void sem_train_data(Sem *s, const Ast *setting)
     CheckedTrain *t = &s->out->train;
     const char   *reader = a->kind == AST_CALL && a->left->kind == AST_NAME ? a->left->name : "";
     t->data_span = setting->span;
-    if (strcmp(reader, "text") != 0 && strcmp(reader, "csv") != 0 && strcmp(reader, "tokens") != 0) {
-        static const char *const readers[] = { "text", "csv", "tokens" };
+    static const char *const readers[] = { "text", "csv", "tokens" };
+    bool known = false;
+    for (int i = 0; i < 3; i++)
+        known = known || strcmp(reader, readers[i]) == 0;
+    if (!known) {
         Diag *d = sem_error(s, a->span, "unknown data: text(\"file\"), csv(\"file\") or "
                             "tokens(\"file\") wanted");
         sem_did_you_mean(d, reader, readers, 3);
@@ -217,9 +224,11 @@ void sem_train_data(Sem *s, const Ast *setting)
     t->reader = reader;
     if (!s->main)
         return;                                 /* the inputs are not known for sure */
-    for (int i = 0; i < setting->items.len; i++)
-        if (setting->items.at[i]->kind == AST_SETTING && setting->items.at[i]->value->kind != AST_BAD)
-            read_map(s, setting->items.at[i]);
+    for (int i = 0; i < setting->items.len; i++) {
+        const Ast *m = setting->items.at[i];
+        if (m->kind == AST_SETTING && m->value->kind != AST_BAD)
+            read_map(s, m);
+    }
     if (diag_count(s->cx) == before)
         check_complete(s, setting);
 }

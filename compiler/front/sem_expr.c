@@ -227,7 +227,8 @@ static Thing *eval_name(Sem *s, const Ast *a)
     t = sem_lookup_layer(s, a);
     if (t)
         return t;
-    if (strcmp(a->name, "int") == 0 || strcmp(a->name, "real") == 0 || strcmp(a->name, "bool") == 0) {
+    if (strcmp(a->name, "int") == 0 || strcmp(a->name, "real") == 0
+        || strcmp(a->name, "bool") == 0) {
         sem_type_dtype(s, a, &dtype);
         t = thing_new(s, THING_DTYPE, a->span);
         t->dtype = dtype;

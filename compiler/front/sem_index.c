@@ -26,7 +26,7 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
     if (!ids->from || !ids->to) {
         d = sem_error(s, a->span, "nothing says that the indexes %s are from 0 to %s",
                       name_of(ids, ""), sem_dim_text(s, rows));
-        sem_hint(d, "declare the range of an input: int[B] in 0..%s; or keep an index inside: i %% %s",
+        sem_hint(d, "declare the range of an input: int[B] in 0..%s; or keep inside with i %% %s",
                  dim_text(s->cx, rows), dim_text(s->cx, rows));
     } else if (!sem_known_le(s, dim_const(s->dims, 0), ids->from)) {
         d = sem_error(s, a->span, "an index %s may be %s, below 0", name_of(ids, ""),
@@ -139,7 +139,7 @@ static Expr *index_values(Sem *s, const Ast *a, Expr *e, int axis, Expr *ids)
                             ast_expr_text(s->cx, a), sem_type_text(s, ids->type));
         sem_note_value(s, d, a, ids);
         if (ids->type->dtype == DT_BOOL)
-            sem_hint(d, "choose with where(condition, x, 0), or average with mean(x, where: condition)");
+            sem_hint(d, "choose with where(condition, x, 0), or average with mean(x, where: ...)");
         return NULL;
     }
     Expr *g = sem_gather(s, a, move_axis(s, e, axis, 0, a->span), ids);
@@ -164,7 +164,8 @@ static Expr *index_iter(Sem *s, const Ast *a, Expr *e, int axis, Thing *it)
         || !sem_require_le(s, a->span, dim_add(s->dims, it->dim, it->loop->trip), size, "an index"))
         return NULL;
     Expr *moved = move_axis(s, e, axis, 0, a->span);
-    return expr_elem(s, it->loop, expr_slice(s, moved, 0, it->dim, it->loop->trip, a->span), a->span);
+    Expr *part = expr_slice(s, moved, 0, it->dim, it->loop->trip, a->span);
+    return expr_elem(s, it->loop, part, a->span);
 }
 
 static Expr *index_one(Sem *s, const Ast *a, Expr *e, int axis)
@@ -227,8 +228,8 @@ static void matmul_error(Sem *s, const Ast *a, const Expr *l, const Expr *r)
 {
     const Dim *x = l->type->dim[l->type->rank - 1];
     const Dim *y = r->type->dim[r->type->rank > 1 ? r->type->rank - 2 : 0];
-    Diag *d = sem_error(s, a->at, "inner sizes differ in %s: %s against %s", ast_expr_text(s->cx, a),
-                        sem_dim_text(s, x), sem_dim_text(s, y));
+    Diag *d = sem_error(s, a->at, "inner sizes differ in %s: %s against %s",
+                        ast_expr_text(s->cx, a), sem_dim_text(s, x), sem_dim_text(s, y));
     if (a->kind == AST_BINARY) {
         sem_mark(d, a->left->span);
         sem_mark(d, a->right->span);
@@ -238,7 +239,8 @@ static void matmul_error(Sem *s, const Ast *a, const Expr *l, const Expr *r)
     sem_note_dim(s, d, x);
     sem_note_dim(s, d, y);
     if (r->type->rank >= 2 && a->kind == AST_BINARY && dim_same(x, r->type->dim[r->type->rank - 1]))
-        sem_hint(d, "write %s @ %s'", ast_expr_text(s->cx, a->left), ast_expr_text(s->cx, a->right));
+        sem_hint(d, "write %s @ %s'", ast_expr_text(s->cx, a->left),
+                 ast_expr_text(s->cx, a->right));
 }
 
 /* The leading axes of a product, broadcast; NULL after an error. */

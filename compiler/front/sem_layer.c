@@ -61,7 +61,8 @@ static void default_init(CheckedParam *p)
             : p->role == SEM_EMBEDDING ? SEM_INIT_NORMAL : SEM_INIT_UNIFORM;
     p->init_value = p->role == SEM_EMBEDDING ? 0.02 : 0;
     if (p->init == SEM_INIT_UNIFORM)
-        p->init_value = p->type->rank >= 2 ? sqrt(6.0 / (double)(in + out)) : sqrt(3.0 / (double)in);
+        p->init_value = p->type->rank >= 2 ? sqrt(6.0 / ((double)in + (double)out))
+                                           : sqrt(3.0 / (double)in);
 }
 
 static bool sizes_known(Sem *s, const Ast *a, const Type *t)
@@ -181,8 +182,8 @@ static void declare_block(Sem *s, const Ast *block)
         sem_declare_statement(s, block->items.at[i]);
 }
 
-Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const char *under, int group,
-                    Span at)
+Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const char *under,
+                    int group, Span at)
 {
     if (d->building) {
         Diag *diag = sem_error(s, at, "layer %s contains itself", d->name);
@@ -258,8 +259,9 @@ static Thing *build_stack(Sem *s, const Ast *a, Place at, Span where)
     if (!count)
         return thing_poison(s);
     if (!dim_value(count, &n) || n < 1) {
-        Diag *d = sem_error(s, a->right->span, "a stack needs a constant number of layers, 1 or more, "
-                            "not %s", sem_dim_text(s, count));
+        Diag *d = sem_error(s, a->right->span,
+                            "a stack needs a constant number of layers, 1 or more, not %s",
+                            sem_dim_text(s, count));
         sem_note_dim(s, d, count);
         return thing_poison(s);
     }
@@ -291,7 +293,8 @@ static Thing *build_list(Sem *s, const Ast *a, Place at, Span where)
     Scope  *outer = s->frame->scope;
     if (a->kind == AST_LIST_FOR) {
         range = sem_eval(s, a->right);
-        if (range->kind != THING_RANGE || !dim_value(range->dim, &lo) || !dim_value(range->to, &hi)) {
+        if (range->kind != THING_RANGE || !dim_value(range->dim, &lo)
+            || !dim_value(range->to, &hi)) {
             if (range->kind != THING_POISON)
                 sem_error(s, a->right->span, "a list of layers runs over a constant range");
             return thing_poison(s);

@@ -135,7 +135,7 @@ static bool check_carry(Sem *s, const Ast *a, CheckedCarry *c)
         c->next = c->arg->type->dtype == DT_F32 ? expr_cast(s, c->next, DT_F32, a->span) : c->next;
     if (type_same(c->next->type, c->arg->type))
         return true;
-    Diag *d = sem_error(s, t->span, "%s changes its type in the loop: %s before, %s after an iteration",
+    Diag *d = sem_error(s, t->span, "%s changes its type in the loop: %s before, %s after a turn",
                         c->name, sem_type_text(s, c->arg->type), sem_type_text(s, c->next->type));
     sem_note(s, d, c->init->span, "%s is %s before the loop", c->name,
              sem_type_text(s, c->init->type));
@@ -225,7 +225,8 @@ static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
             dim[k + 1] = t->dim[k];
         for (int k = 0; k <= t->rank; k++)
             order[k] = k < at ? k + 1 : k == at ? 0 : k;
-        Expr *r = loop_result(s, node, n + i, sem_type(s, t->dtype, t->rank + 1, dim), deps, a->span);
+        const Type *stacked = sem_type(s, t->dtype, t->rank + 1, dim);
+        Expr       *r = loop_result(s, node, n + i, stacked, deps, a->span);
         vec_push(s->arena, &all->items, thing_value(s, expr_transpose(s, r, order, a->span)));
     }
     return all->items.len == 1 ? all->items.at[0] : all;
@@ -282,7 +283,8 @@ void sem_unroll(Sem *s, const Ast *a)
         return;
     }
     if (hi - lo > 1000) {
-        sem_error(s, a->value->span, "for const would repeat its body %lld times: 1000 is the limit",
+        sem_error(s, a->value->span,
+                  "for const would repeat its body %lld times: 1000 is the limit",
                   (long long)(hi - lo));
         return;
     }
@@ -325,8 +327,9 @@ Thing *sem_scan(Sem *s, const Ast *a)
             return thing_poison(s);
         }
         if (!dim_same(source[i]->type->dim[0], source[0]->type->dim[0])) {
-            Diag *d = sem_error(s, a->args.at[i]->span, "the loop runs %s times over one and %s times "
-                                "over the other", sem_dim_text(s, source[0]->type->dim[0]),
+            Diag *d = sem_error(s, a->args.at[i]->span,
+                                "the loop runs %s times over one and %s times over the other",
+                                sem_dim_text(s, source[0]->type->dim[0]),
                                 sem_dim_text(s, source[i]->type->dim[0]));
             sem_note_value(s, d, a->args.at[0], source[0]);
             sem_note_value(s, d, a->args.at[i], source[i]);

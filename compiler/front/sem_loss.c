@@ -168,8 +168,9 @@ static Thing *sample_mean(Sem *s, const Ast *call, Expr *x)
         mask = expr_new(s, EX_BROADCAST, sem_type(s, DT_BOOL, x->type->rank, x->type->dim), 1,
                         &mask, call->span);
     s->phase->sums.at[slot] = expr_named(sum_all(s, kept, call->span), m->name);
-    s->phase->counts.at[slot] = mask ? sum_all(s, expr_cast(s, mask, DT_F32, call->span), call->span)
-                                     : NULL;
+    if (mask)
+        mask = sum_all(s, expr_cast(s, mask, DT_F32, call->span), call->span);
+    s->phase->counts.at[slot] = mask;
     m->count = mask ? NULL : type_elems(s->dims, x->type);
     Expr *e = expr_new(s, EX_MEAN, sem_type(s, DT_F32, 0, NULL), 0, NULL, call->span);
     e->index = slot;
@@ -227,7 +228,8 @@ static bool constant_of(const Expr *e, double *v)
         *v = e->value;
         return true;
     }
-    if (e->kind != EX_POINT || e->n_in != 2 || !constant_of(e->in[0], v) || !constant_of(e->in[1], &x))
+    if (e->kind != EX_POINT || e->n_in != 2 || !constant_of(e->in[0], v)
+        || !constant_of(e->in[1], &x))
         return false;
     if (strcmp(e->op, "mul") == 0)
         *v *= x;
@@ -342,7 +344,8 @@ void sem_metric_statement(Sem *s, const Ast *a)
     if (!is_new(s, a, "metric", s->out->metrics.at, s->out->metrics.len) || !e)
         return;
     if (!(e->deps & DEP_MEAN)) {
-        Diag *d = sem_error(s, a->value->span, "a metric is built from means over the samples, not %s",
+        Diag *d = sem_error(s, a->value->span,
+                            "a metric is built from means over the samples, not %s",
                             sem_type_text(s, e->type));
         if (sem_batch_axis(e->type) >= 0)
             sem_hint(d, "metric %s = mean(%s)", a->name, ast_expr_text(s->cx, a->value));
@@ -389,28 +392,40 @@ void sem_output_statement(Sem *s, const Ast *a)
 
 /* ---- what the loss reaches ----------------------------------------------------------------- */
 
-static void mark(Sem *s, Map *seen, Expr *e, bool loss)
+typedef VEC(Expr *) ExprList;
+
+static void push(Sem *s, ExprList *list, Map *seen, Expr *e)
 {
     if (!e || map_get(seen, e))
         return;
     map_set(seen, e, e);
-    if (e->kind == EX_PARAM && loss)
-        s->out->params.at[e->index].used = true;
-    if (e->kind == EX_INPUT)
-        s->out->inputs.at[e->index].used = true;
-    for (int i = 0; i < e->n_in; i++)
-        mark(s, seen, e->in[i], loss);
-    if (e->kind != EX_LOOP)
-        return;
-    const CheckedLoop *l = e->loop;
-    for (int i = 0; i < l->carries.len; i++) {
-        mark(s, seen, l->carries.at[i].init, loss);
-        mark(s, seen, l->carries.at[i].next, loss);
+    vec_push(s->arena, list, e);
+}
+
+static void mark(Sem *s, Map *seen, Expr *root, bool loss)
+{
+    ExprList todo = { 0 };
+    push(s, &todo, seen, root);
+    while (todo.len) {
+        Expr *e = todo.at[--todo.len];
+        if (e->kind == EX_PARAM && loss)
+            s->out->params.at[e->index].used = true;
+        if (e->kind == EX_INPUT)
+            s->out->inputs.at[e->index].used = true;
+        for (int i = 0; i < e->n_in; i++)
+            push(s, &todo, seen, e->in[i]);
+        if (e->kind != EX_LOOP)
+            continue;
+        const CheckedLoop *l = e->loop;
+        for (int i = 0; i < l->carries.len; i++) {
+            push(s, &todo, seen, l->carries.at[i].init);
+            push(s, &todo, seen, l->carries.at[i].next);
+        }
+        for (int i = 0; i < l->elems.len; i++)
+            push(s, &todo, seen, l->elems.at[i].source);
+        for (int i = 0; i < l->yields.len; i++)
+            push(s, &todo, seen, l->yields.at[i]);
     }
-    for (int i = 0; i < l->elems.len; i++)
-        mark(s, seen, l->elems.at[i].source, loss);
-    for (int i = 0; i < l->yields.len; i++)
-        mark(s, seen, l->yields.at[i], loss);
 }
 
 void sem_mark_used(Sem *s)

@@ -45,7 +45,8 @@ static bool keeps_samples(Sem *s, const Ast *call, const Expr *e, int rank, cons
         return true;
     if (from >= 0 && to >= 0 && dim_same(product(s, e->type->dim, from), product(s, dim, to)))
         return true;
-    Diag *d = sem_error(s, call->span, "this reshape would mix samples: %s", sem_type_text(s, e->type));
+    Diag *d = sem_error(s, call->span, "this reshape would mix samples: %s",
+                        sem_type_text(s, e->type));
     sem_hint(d, "the sample axis must stay in front of what it is in front of now");
     return false;
 }
@@ -269,7 +270,8 @@ Thing *builtin_concat(Sem *s, const Ast *call)
         dim[i] = t->dim[i];
     for (int i = 1; i < in.len; i++)
         dim[axis] = dim_add(s->dims, dim[axis], in.at[i]->type->dim[axis]);
-    Expr *e = expr_new(s, EX_CONCAT, sem_type(s, t->dtype, t->rank, dim), in.len, in.at, call->span);
+    const Type *joined = sem_type(s, t->dtype, t->rank, dim);
+    Expr       *e = expr_new(s, EX_CONCAT, joined, in.len, in.at, call->span);
     e->n_axes = 1;
     e->axes[0] = axis;
     return thing_value(s, e);
@@ -293,7 +295,8 @@ Thing *builtin_pad(Sem *s, const Ast *call)
     for (int i = 0; i < e->type->rank; i++)
         dim[i] = e->type->dim[i];
     dim[axis] = dim_add(s->dims, dim_add(s->dims, dim[axis], before), after);
-    Expr *r = expr_new(s, EX_PAD, sem_type(s, e->type->dtype, e->type->rank, dim), 1, &e, call->span);
+    const Type *wide = sem_type(s, e->type->dtype, e->type->rank, dim);
+    Expr       *r = expr_new(s, EX_PAD, wide, 1, &e, call->span);
     for (int i = 0; i < e->type->rank; i++)
         r->lo[i] = i == axis ? before : zero;
     return thing_value(s, r);

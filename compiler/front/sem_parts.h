@@ -214,7 +214,8 @@ bool   sem_is_one(const Dim *d);                          /* the literal 1      
 /* ---- sem_value.c: making Exprs ------------------------------------------------------------- */
 
 Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *in, Span at);
-Expr *expr_named(Expr *e, const char *name);
+Expr *expr_named(Expr *e, const char *name);              /* a name of the user's        */
+Expr *expr_hinted(Expr *e, const char *name);             /* a name until the user gives one    */
 Expr *expr_const(Sem *s, DType t, double v, Span at);
 Expr *expr_dim(Sem *s, DType t, const Dim *d, Span at);
 Expr *expr_point(Sem *s, const char *op, const Type *type, int n_in, Expr *const *in, Span at);

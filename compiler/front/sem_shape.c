@@ -292,7 +292,7 @@ static bool spread_twice(const Type *out, const Expr *a, const Expr *b, int *axi
     return false;
 }
 
-/* The shape of a and b together, aligned at the last axis; NULL after an error. The dtype is a's. */
+/* The shape of a and b together, aligned at the last axis, with a's dtype; NULL after an error. */
 const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b)
 {
     const Type *ta = a->type, *tb = b->type;

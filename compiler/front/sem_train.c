@@ -106,7 +106,8 @@ static void schedule(Sem *s, const Ast *a)
     }
     int kind = name_index("constant linear cosine", name);
     if (kind < 0) {
-        Diag *d = sem_error(s, a->span, "unknown schedule %s: constant, linear or cosine wanted", name);
+        Diag *d = sem_error(s, a->span, "unknown schedule %s: constant, linear or cosine wanted",
+                            name);
         suggest_word(s, d, name, "constant linear cosine");
         return;
     }
@@ -155,10 +156,12 @@ static void optimizer(Sem *s, const Ast *a)
     const char   *name = called(a);
     int           kind = name ? name_index("sgd adam adamw", name) : -1;
     if (kind < 0) {
-        Diag *d = name ? sem_error(s, a->span, "unknown optimizer %s: sgd, adam or adamw wanted", name)
-                       : sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
-        if (name)
-            suggest_word(s, d, name, "sgd adam adamw");
+        if (!name) {
+            sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
+            return;
+        }
+        Diag *d = sem_error(s, a->span, "unknown optimizer %s: sgd, adam or adamw wanted", name);
+        suggest_word(s, d, name, "sgd adam adamw");
         return;
     }
     TrainCall c = { .names = arguments[kind], .places = 1 };
@@ -215,6 +218,18 @@ static void set_dims(Sem *s, const Ast *a)
     }
 }
 
+static bool holds(const CheckedConstraint *c, int64_t l, int64_t r)
+{
+    switch (c->rel) {
+    case SEM_LE: return l <= r;
+    case SEM_LT: return l < r;
+    case SEM_GE: return l >= r;
+    case SEM_GT: return l > r;
+    case SEM_EQ: return l == r;
+    default:     return r != 0 && l % r == 0;
+    }
+}
+
 /* The limits that the model declares hold at the sizes of the run. */
 static void check_limits(Sem *s, const Ast *at)
 {
@@ -227,9 +242,7 @@ static void check_limits(Sem *s, const Ast *at)
     for (int i = 0; i < s->out->constraints.len; i++) {
         const CheckedConstraint *c = &s->out->constraints.at[i];
         int64_t l = dim_eval(c->left, values), r = dim_eval(c->right, values);
-        bool    holds = c->rel == SEM_LE ? l <= r : c->rel == SEM_LT ? l < r : c->rel == SEM_GE ? l >= r
-                      : c->rel == SEM_GT ? l > r : c->rel == SEM_EQ ? l == r : r != 0 && l % r == 0;
-        if (holds)
+        if (holds(c, l, r))
             continue;
         Diag *d = sem_error(s, c->span, "%s does not hold in this run: %lld against %lld", c->text,
                             (long long)l, (long long)r);

@@ -37,8 +37,18 @@ Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *i
 
 Expr *expr_named(Expr *e, const char *name)
 {
-    if (!e->name)
+    if (!e->name || e->hinted)
         e->name = name;
+    e->hinted = false;
+    return e;
+}
+
+Expr *expr_hinted(Expr *e, const char *name)
+{
+    if (!e->name) {
+        e->name = name;
+        e->hinted = true;
+    }
     return e;
 }
 
@@ -99,14 +109,16 @@ static void find_range(Sem *s, Expr *e)
             return;
         e->from = sem_known_le(s, a->from, b->from) ? a->from
                 : sem_known_le(s, b->from, a->from) ? b->from : NULL;
-        e->to = sem_known_le(s, a->to, b->to) ? b->to : sem_known_le(s, b->to, a->to) ? a->to : NULL;
+        e->to = sem_known_le(s, a->to, b->to) ? b->to
+              : sem_known_le(s, b->to, a->to) ? a->to : NULL;
     } else if (strcmp(e->op, "add") == 0 && a->from && b->from) {
         e->from = dim_add(s->dims, a->from, b->from);
         e->to = dim_sub(s->dims, dim_add(s->dims, a->to, b->to), one);
     } else if (strcmp(e->op, "sub") == 0 && a->from && b->from) {
         e->from = dim_add(s->dims, dim_sub(s->dims, a->from, b->to), one);
         e->to = dim_sub(s->dims, a->to, b->from);
-    } else if (strcmp(e->op, "mod") == 0 && b->from && dim_same(dim_add(s->dims, b->from, one), b->to)) {
+    } else if (strcmp(e->op, "mod") == 0 && b->from
+               && dim_same(dim_add(s->dims, b->from, one), b->to)) {
         e->from = dim_const(s->dims, 0);
         e->to = b->from;
     } else if (strcmp(e->op, "max") == 0 || strcmp(e->op, "min") == 0) {
