@@ -62,6 +62,7 @@ struct Expr {
     CheckedLoop *home;                          /* the innermost loop it depends on, or NULL    */
     unsigned     deps;                          /* what it depends on: DEP_ bits                */
     const Dim   *from, *to;                     /* whole numbers: from <= value < to, if known  */
+    bool         counts;                        /* it is from, from + 1 ... to - 1, in order    */
     Span         span;                          /* in the user's file                           */
     const char  *name;                          /* the model's name for it, path-joined, or NULL */
     bool         hinted;                        /* name comes from a layer's path or the prelude */

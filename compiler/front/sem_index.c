@@ -44,6 +44,8 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
         sem_note_value(s, d, NULL, table);
         return NULL;
     }
+    if (ids->counts)                            /* rows in order: wpe(0..T) */
+        return expr_slice(s, table, 0, ids->from, ids->type->dim[0], a->span);
     int rank = 0;
     for (int i = 0; i < ids->type->rank; i++)
         dim[rank++] = ids->type->dim[i];

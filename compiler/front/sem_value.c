@@ -90,6 +90,7 @@ Expr *expr_iota(Sem *s, const Dim *from, const Dim *to, Span at)
     }
     e->from = from;
     e->to = to;
+    e->counts = true;
     return e;
 }
 
