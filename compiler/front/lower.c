@@ -60,7 +60,7 @@ static bool is_cheap(const Expr *e)
 {
     switch (e->kind) {
     case EX_CONST: case EX_DIM: case EX_IOTA: case EX_MEAN:
-    case EX_RESHAPE: case EX_TRANSPOSE: case EX_BROADCAST: case EX_SLICE:
+    case EX_RESHAPE: case EX_TRANSPOSE: case EX_BROADCAST:
         return true;
     case EX_POINT: case EX_CAST:
         return e->deps == 0 && !e->home;

@@ -284,7 +284,7 @@ static Expr *cut_stack(Sem *s, Expr *e, const Select *sel, Span at)
         if (old->kind == EX_SLICE && old->in[0] == e && dim_same(old->lo[0], sel->at))
             return old;
     }
-    return expr_slice(s, e, 0, sel->at, sel->loop->trip, at);
+    return expr_hinted(expr_slice(s, e, 0, sel->at, sel->loop->trip, at), e->name);
 }
 
 /* One element of a stacked value, by a loop's iteration or at a fixed place. */
@@ -293,7 +293,8 @@ static Expr *select_one(Sem *s, Expr *e, const Select *sel, Span at)
     if (sel->loop)
         return expr_elem(s, sel->loop, cut_stack(s, e, sel, at), at);
     Expr *one = expr_slice(s, e, 0, sel->at, dim_const(s->dims, 1), at);
-    return expr_reshape(s, one, e->type->rank - 1, e->type->dim + 1, at);
+    expr_hinted(one, e->name);
+    return expr_hinted(expr_reshape(s, one, e->type->rank - 1, e->type->dim + 1, at), e->name);
 }
 
 static Expr *select_all(Sem *s, Expr *e, const Select *sel, Span at)
