@@ -67,6 +67,54 @@ static void read_prelude(Sem *s)
         declare_all(s, s->prelude, parse_source(s->cx, file), true);
 }
 
+/* ---- notes of symbols ---------------------------------------------------------------------- */
+
+static const char *trimmed(Sem *s, const char *from, const char *to)
+{
+    while (from < to && (*from == ' ' || *from == '\t'))
+        from++;
+    while (to > from && (to[-1] == ' ' || to[-1] == '\t'))
+        to--;
+    return arena_strndup(s->arena, from, (size_t)(to - from));
+}
+
+/* The comment behind `const C = 64, H = 4  # channels, heads` describes its symbols: one by one
+   when it has as many parts, otherwise a symbol that is alone on its line. */
+static void note_line(Sem *s, Symbol *const *on_line, int n)
+{
+    const char *line = source_text_line(s->cx, on_line[0]->span), *hash = strchr(line, '#');
+    if (!hash || strchr(line, '"'))
+        return;
+    const char *at = hash + 1, *end = at + strlen(at);
+    int         parts = 1;
+    for (const char *c = at; *c; c++)
+        parts += *c == ',';
+    for (int i = 0; i < n && (n == 1 || parts == n); i++) {
+        const char *comma = n == 1 ? NULL : strchr(at, ',');
+        on_line[i]->note = trimmed(s, at, comma ? comma : end);
+        at = comma ? comma + 1 : end;
+    }
+}
+
+static void note_symbols(Sem *s)
+{
+    VEC(Symbol *) on_line = { 0 };
+    int           line = 0, file = 0;
+    for (int i = 0; i <= dims_count(s->dims); i++) {
+        Symbol *sym = i < dims_count(s->dims) ? dims_at(s->dims, i) : NULL;
+        int     its = sym && sym->span.file ? source_line(s->cx, sym->span, NULL) : 0;
+        if (on_line.len && (!sym || its != line || sym->span.file != file)) {
+            note_line(s, on_line.at, on_line.len);
+            on_line.len = 0;
+        }
+        if (!sym || !its || sym->kind == SYM_BATCH)
+            continue;
+        line = its;
+        file = sym->span.file;
+        vec_push(s->arena, &on_line, sym);
+    }
+}
+
 /* ---- -D ------------------------------------------------------------------------------------ */
 
 static void take_defines(Sem *s)
@@ -233,6 +281,7 @@ Checked *sem_check(Context *cx, Ast *file, const SemOptions *opt)
     else if (diag_count(cx) == 0)
         sem_error(s, file->span, "the file has no model");
     check_defines(s);
+    note_symbols(s);
     const Ast *train = NULL;
     for (int i = 0; i < file->items.len; i++) {
         const Ast *a = file->items.at[i];

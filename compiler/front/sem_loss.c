@@ -91,7 +91,10 @@ static Expr *masked(Sem *s, const Ast *call, Expr *x, Expr **mask)
     *mask = NULL;
     if (!a)
         return x;
-    Expr *m = sem_eval_value(s, a);
+    Thing *t = sem_eval(s, a);
+    if (t->kind == THING_BOOL && t->yes)
+        return x;
+    Expr *m = sem_to_value(s, t, DT_BOOL, a);
     if (!m)
         return NULL;
     if (m->type->dtype != DT_BOOL) {

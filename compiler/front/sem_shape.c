@@ -212,6 +212,26 @@ static bool match_rest(Sem *s, const Expr *e, const Ast *arg, const char *who,
     return same;
 }
 
+/* int[...] in 0..V in a signature: what is known of the argument must lie inside. */
+static bool match_range(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who)
+{
+    Frame *caller = s->frame;
+    s->frame = s->matching;
+    const Dim *lo = sem_eval_dim(s, type->value->left, "the start of a range");
+    const Dim *hi = sem_eval_dim(s, type->value->right, "the end of a range");
+    s->frame = caller;
+    if (!lo || !hi)
+        return false;
+    if (e->from && e->to && sem_known_le(s, lo, e->from) && sem_known_le(s, e->to, hi))
+        return true;
+    Diag *d = sem_error(s, arg ? arg->span : e->span, "%s must be in %s..%s", who,
+                        sem_dim_text(s, lo), sem_dim_text(s, hi));
+    if (e->from && e->to)
+        sem_note(s, d, e->span, "it is in %s..%s", sem_dim_text(s, e->from),
+                 sem_dim_text(s, e->to));
+    return false;
+}
+
 bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who,
                     int round)
 {
@@ -227,6 +247,8 @@ bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, cons
                   : dtype == DT_I32 ? "int(x) drops the fraction" : "real(x) converts");
         return false;
     }
+    if (round == 1 && type->value && !match_range(s, type, e, arg, who))
+        return false;
     if (!type->flag)
         return true;
     int rest = -1, n = type->items.len, rank = e->type->rank;
