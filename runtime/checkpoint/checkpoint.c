@@ -45,6 +45,18 @@ static int write_text(const char *path, const CkText *text)
     return failed;
 }
 
+/* The names in a directory reach the disk; 0, or -1 with errno. */
+static int sync_directory(const char *path)
+{
+    const int fd = rt_open(path, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0)
+        return -1;
+    const int failed = rt_fsync(fd), error = errno;
+    (void)rt_io.close(fd);
+    errno = error;
+    return failed && error != EINVAL ? -1 : 0;  /* some file systems cannot sync a directory     */
+}
+
 static void metadata_text(CkText *t, const RtModel *m, const RtCheckpoint *c)
 {
     ck_add(t, "{\"format\":\"gradcc\",\"model\":");
@@ -87,7 +99,7 @@ static int save_files(Save *s, const char *tmp)
     if (write_text(ck_path("%s/%s", tmp, CK_MANIFEST_FILE).text, &s->manifest))
         return -1;
     s->at = "the directory";
-    return rt_fsync_directory_of(ck_path("%s/%s", tmp, CK_MANIFEST_FILE).text);
+    return sync_directory(tmp);
 }
 
 /* Gives the complete temporary directory its name. */
@@ -107,7 +119,7 @@ static int save_publish(Save *s, const char *tmp, const char *final)
         errno = error;
         return -1;
     }
-    if (rt_fsync_directory_of(final))
+    if (sync_directory(s->dir))
         return -1;
     (void)ck_remove_directory(old.text);
     return 0;

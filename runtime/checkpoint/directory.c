@@ -38,7 +38,7 @@ static bool found_parse(const char *name, CkFound *found)
         return false;
     found->step = strtoll(name + 5, &end, 10);
     found->replaced = strcmp(end, ".replaced") == 0;
-    snprintf(found->name, sizeof found->name, "%s", name);
+    memcpy(found->name, name, strlen(name) + 1);
     return *end == 0 || found->replaced;
 }
 

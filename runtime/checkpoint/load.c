@@ -160,8 +160,12 @@ static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTe
     const bool good = load_files(&l, problem);
     ck_list_free(&l.want[0]);
     ck_list_free(&l.want[1]);
-    if (good)
+    if (good) {
         *c = l.manifest.c;
+    } else {
+        rt_free((void *)(uintptr_t)l.manifest.c.vocab);
+        rt_free((void *)(uintptr_t)l.manifest.c.config);
+    }
     if (good && state && l.manifest.source_crc != m->source_crc)
         rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program was made "
                 "from %s with %08x", dir, l.manifest.source, l.manifest.source_crc, m->source,

@@ -10,7 +10,7 @@
 
 typedef struct { int exit_code, signal; char text[8192]; } Ended;   /* signal 0: it exited */
 
-static Ended run_child(void (*what)(void *), void *arg)
+static inline Ended run_child(void (*what)(void *), void *arg)
 {
     Ended ended = { .signal = 0 };
     int ends[2];
