@@ -173,11 +173,8 @@ static Code axis_value(MapWriter *m, const Value *v)
 
 static Code dim_as_value(MapWriter *m, const Value *v)
 {
-    const char *d = dim_c_factor(&m->w->dims, v->dim);
-    const char *type = c_type(m->e, v->dtype);
-    return (Code){ arena_printf(m->e->cx->scratch, strpbrk(d, "*+-/ ") && d[0] != '(' ? "(%s)(%s)"
-                                                                                     : "(%s)%s",
-                                type, d), PREC_UNARY, false, NULL };
+    return (Code){ arena_printf(m->e->cx->scratch, "(%s)%s", c_type(m->e, v->dtype),
+                                dim_c_divisor(&m->w->dims, v->dim)), PREC_UNARY, false, NULL };
 }
 
 static Code draw(MapWriter *m, const Value *v)

@@ -305,12 +305,11 @@ static void split_row(MapWriter *m)
         for (int j = i + 1; j < m->n_outer; j++)
             inner = dim_mul(m->e->p->dims, inner, m->k->axis[j]);
         const bool  last = i == m->n_outer - 1, first = i == 0;
-        const char *size = dim_c_factor(&m->w->dims, m->k->axis[i]);
+        const char *size = dim_c_divisor(&m->w->dims, m->k->axis[i]);
         Text        t = text_new(a);
         text_put(&t, rest);
         if (!last)
-            text_add(&t, " / %s", inner == dim_one(m->e) ? "1" : arena_printf(a, "(%s)",
-                     size_text(m, inner)));
+            text_add(&t, " / %s", dim_c_divisor(&m->w->dims, inner));
         if (!first)
             text_add(&t, " %% %s", size);
         line(m, arena_printf(a, m->wide[i] ? "const %s %s = %s%s;" : "const %s %s = (int)(%s%s);",

@@ -167,7 +167,7 @@ static bool write_check(Emitter *e)
             continue;                           /* decided when the model was checked */
         text_put(&t, "    if (!(");
         if (c->rel == REL_DIVIDES)
-            text_add(&t, "%s %% %s == 0", dim_c_factor(&s, c->left), dim_c_factor(&s, c->right));
+            text_add(&t, "%s %% %s == 0", dim_c_divisor(&s, c->left), dim_c_divisor(&s, c->right));
         else
             text_add(&t, "%s %s %s", dim_c(&s, c->left), rel[c->rel], dim_c(&s, c->right));
         text_add(&t, "))\n        return %s;\n", emit_string(e, arena_printf(e->cx->scratch, "%s (%s)",

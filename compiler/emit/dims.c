@@ -6,6 +6,8 @@
  */
 #include "emit/parts.h"
 
+#include <string.h>
+
 enum { UNSET_DIM = 16 };                        /* as plan.c takes a dim without a value */
 
 DimScope dim_scope(Emitter *e, const char *prefix)
@@ -57,6 +59,26 @@ static const char *print(DimScope *s, const Dim *d, bool factor)
 const char *dim_c(DimScope *s, const Dim *d) { return print(s, d, false); }
 
 const char *dim_c_factor(DimScope *s, const Dim *d) { return print(s, d, true); }
+
+/* Is the text one name, one number, or one pair of parentheses? */
+static bool is_closed(const char *text)
+{
+    int depth = 0;
+    if (text[0] != '(')
+        return strpbrk(text, "*/+- ") == NULL;
+    for (; *text; text++) {
+        depth += (*text == '(') - (*text == ')');
+        if (depth == 0)
+            return text[1] == '\0';
+    }
+    return false;
+}
+
+const char *dim_c_divisor(DimScope *s, const Dim *d)
+{
+    const char *text = print(s, d, true);
+    return is_closed(text) ? text : arena_printf(s->e->cx->scratch, "(%s)", text);
+}
 
 bool dim_is(const Dim *d, int64_t value)
 {

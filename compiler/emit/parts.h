@@ -76,6 +76,7 @@ typedef struct {
 DimScope    dim_scope(Emitter *e, const char *prefix);
 const char *dim_c(DimScope *s, const Dim *d);               /* an expression                     */
 const char *dim_c_factor(DimScope *s, const Dim *d);        /* ... that may stand beside *       */
+const char *dim_c_divisor(DimScope *s, const Dim *d);       /* ... behind / and %                 */
 bool        dim_is(const Dim *d, int64_t value);            /* d is that number (NULL is 0)      */
 bool        dim_fits_int(Emitter *e, const Dim *d);         /* const, and no more than INT_MAX   */
 const Dim  *dim_one(Emitter *e);

@@ -1,0 +1,243 @@
+/* harness.c -- runs the functions of an emitted file and compares them with what the oracle printed.
+ *
+ * Compiled with -DEMITTED="file.c" -DMODEL=name -DREAL=double -DTOLERANCE=1e-11. The step of the
+ * emitted file runs as it is, over micro-steps; the runtime's part of it is written here: it makes
+ * the inputs and stops before the update. Usage: harness ORACLE.txt [NAME=VALUE ...]
+ */
+#define RT_LIBRARY
+#include EMITTED
+
+#include <stdio.h>
+
+#include "values.h"
+
+static const RtModel *const tested = &MODEL;
+
+typedef REAL Real;
+
+static ptrdiff_t micro_dims[RT_MAX_DIMS];
+static void     *inputs[RT_MAX_DIMS];           /* of the whole batch */
+static size_t    input_bytes[RT_MAX_DIMS];      /* of a micro-step */
+
+/* ---- the runtime's part of the step ---------------------------------------------------------- */
+
+static int64_t batch_of(const RtModel *m)
+{
+    for (int i = 0; i < m->n_dims; i++)
+        if (m->dims[i].batch)
+            return micro_dims[i];
+    return 1;
+}
+
+void rt_begin_step(RtRun *run, RtStep *s)
+{
+    run->micro_steps = VALUE_MICRO_STEPS;
+    memset(s, 0, sizeof *s);
+    s->key = (RtKey){ VALUE_SEED, VALUE_STEP };
+}
+
+void rt_begin_micro(RtRun *run, RtStep *s, int micro)
+{
+    memcpy(run->dims, micro_dims, sizeof micro_dims);
+    s->sample = micro * batch_of(run->model);
+    for (int i = 0; i < run->model->n_inputs; i++)
+        run->inputs[i] = (char *)inputs[i] + (size_t)micro * input_bytes[i];
+}
+
+void rt_seed_losses(RtRun *run, RtStep *s)
+{
+    for (int i = 0; i < run->model->n_slots; i++)
+        s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] : 0;
+}
+
+void rt_reduce_gradients(RtRun *run, RtStep *s) { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_finite_and_norm(RtRun *run, RtStep *s)  { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_clip(RtRun *run, RtStep *s)             { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_update_sgd(RtRun *run, RtStep *s)       { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_update_adam(RtRun *run, RtStep *s)      { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_update_adamw(RtRun *run, RtStep *s)     { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_end_step(RtRun *run, RtStep *s)         { RT_UNUSED(run); RT_UNUSED(s); }
+
+/* ---- values ----------------------------------------------------------------------------------- */
+
+static size_t type_bytes(RtType t) { return t == RT_F64 ? 8 : 4; }
+
+static ptrdiff_t elems_of(const ptrdiff_t *shape, int rank)
+{
+    ptrdiff_t n = 1;
+    for (int i = 0; i < rank; i++)
+        n *= shape[i];
+    return n;
+}
+
+static void make_inputs(const RtModel *m)
+{
+    for (int i = 0; i < m->n_inputs; i++) {
+        const RtInput *in = &m->inputs[i];
+        ptrdiff_t      shape[RT_MAX_RANK] = { 0 };
+        m->input_shape(micro_dims, i, shape);
+        const ptrdiff_t n = elems_of(shape, in->rank) * VALUE_MICRO_STEPS;
+        input_bytes[i] = (size_t)(n / VALUE_MICRO_STEPS) * type_bytes(in->type);
+        inputs[i] = calloc((size_t)n, 8);
+        for (ptrdiff_t k = 0; k < n; k++) {
+            const double r = value_real(2000 + (uint64_t)i, (uint64_t)k);
+            if (in->type == RT_I32)
+                ((int32_t *)inputs[i])[k] = (int32_t)value_int(i, (uint64_t)k,
+                    in->ranged ? in->lo : 0, in->ranged ? in->hi : 4, in->has_ignore, in->ignore);
+            else if (in->type == RT_F32)
+                ((float *)inputs[i])[k] = (float)r;
+            else
+                ((double *)inputs[i])[k] = r;
+        }
+    }
+}
+
+/* Where element k of parameter i, counted over all its repetitions, lies in the flat buffer. */
+static ptrdiff_t flat_place(const RtParam *p, ptrdiff_t k)
+{
+    const ptrdiff_t inner = elems_of(p->shape, p->rank);
+    ptrdiff_t       at = p->at + k % inner, rest = k / inner;
+    for (int s = p->n_stacks - 1; s >= 0; s--) {
+        at += rest % p->stack[s].count * p->stack[s].stride;
+        rest /= p->stack[s].count;
+    }
+    return at;
+}
+
+static ptrdiff_t param_elems(const RtParam *p)
+{
+    ptrdiff_t n = elems_of(p->shape, p->rank);
+    for (int s = 0; s < p->n_stacks; s++)
+        n *= p->stack[s].count;
+    return n;
+}
+
+/* ---- the comparison ---------------------------------------------------------------------------- */
+
+typedef struct { char what[16]; int index; double diff, size; long n; } Group;
+static Group groups[512];
+static int   n_groups;
+
+static void compare(const char *what, int index, double got, double want)
+{
+    Group *g = NULL;
+    for (int i = n_groups - 1; i >= 0 && g == NULL; i--)
+        if (groups[i].index == index && strcmp(groups[i].what, what) == 0)
+            g = &groups[i];
+    if (g == NULL) {
+        g = &groups[n_groups++];
+        snprintf(g->what, sizeof g->what, "%s", what);
+        g->index = index;
+    }
+    g->n++;
+    if (isnan(got) != isnan(want))
+        g->diff = INFINITY;
+    if (!isnan(want)) {
+        g->diff += (got - want) * (got - want);
+        g->size += want * want;
+    }
+}
+
+static void compare_all(const RtModel *m, FILE *f, const RtRun *run, const RtStep *train,
+                        const RtStep *eval, Real *const *outputs)
+{
+    char   what[16];
+    int    index;
+    long   k;
+    double want;
+    while (fscanf(f, "%15s %d %ld %lf", what, &index, &k, &want) == 4) {
+        double got = NAN;
+        if (strcmp(what, "count") == 0)
+            got = m->step ? train->count[index] : eval->count[index];
+        else if (strcmp(what, "sum") == 0)
+            got = train->sum[index];
+        else if (strcmp(what, "eval_sum") == 0)
+            got = eval->sum[index];
+        else if (strcmp(what, "grad") == 0)
+            got = (double)((Real *)run->d_p)[flat_place(&m->params[index], k)];
+        else if (strcmp(what, "output") == 0)
+            got = (double)outputs[index][k];
+        compare(what, index, got, want);
+    }
+}
+
+/* ---- running it --------------------------------------------------------------------------------- */
+
+static void run_step(const RtModel *m, RtRun *run, RtStep *s)
+{
+    if (m->step == NULL)
+        return;
+    run->arena = calloc(1, m->arena_bytes(micro_dims, RT_ENTRY_TRAIN) +
+                           m->arena_bytes(micro_dims, RT_ENTRY_COUNT) + 64);
+    memset(run->arena, 0x7f, m->arena_bytes(micro_dims, RT_ENTRY_TRAIN));
+    m->step(run, s);
+}
+
+static void run_others(const RtModel *m, RtRun *run, RtStep *s, Real **outputs)
+{
+    const size_t eval = m->arena_bytes(micro_dims, RT_ENTRY_EVAL);
+    const size_t out = m->arena_bytes(micro_dims, RT_ENTRY_OUTPUT);
+    const size_t count = m->arena_bytes(micro_dims, RT_ENTRY_COUNT);
+    run->arena = calloc(1, eval + out + count + 64);
+    rt_begin_step(run, s);
+    for (int micro = 0; micro < VALUE_MICRO_STEPS; micro++) {
+        rt_begin_micro(run, s, micro);
+        if (m->evaluate)
+            m->evaluate(run, s);
+        for (int i = 0; i < m->n_outputs; i++) {
+            ptrdiff_t shape[RT_MAX_RANK] = { 0 };
+            m->output_shape(micro_dims, i, shape);
+            const ptrdiff_t n = elems_of(shape, m->outputs[i].rank);
+            if (micro == 0)
+                outputs[i] = calloc((size_t)n * VALUE_MICRO_STEPS, sizeof(Real));
+            run->outputs[i] = outputs[i] + micro * n;
+        }
+        if (m->forward)
+            m->forward(run, s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static RtStep  train, eval;
+    const RtModel *m = tested;
+    RtRun          run = { .model = m };
+    Real          *outputs[RT_MAX_DIMS] = { NULL };
+    FILE          *f = argc > 1 ? fopen(argv[1], "r") : NULL;
+    if (f == NULL)
+        return 2;
+    for (int i = 0; i < m->n_dims; i++)
+        micro_dims[i] = (ptrdiff_t)value_dim(argc, argv, m->dims[i].name, m->dims[i].batch ? 3 : 5);
+    const char *wrong = m->check_dims ? m->check_dims(micro_dims) : NULL;
+    if (wrong) {
+        printf("dims: %s\n", wrong);
+        return 1;
+    }
+    run.p = calloc((size_t)m->n_elems + 1, sizeof(Real));
+    run.d_p = malloc(((size_t)m->n_elems + 1) * sizeof(Real));
+    for (ptrdiff_t k = 0; k < m->n_elems; k++)
+        ((Real *)run.d_p)[k] = NAN;             /* the first write must replace */
+    for (int i = 0; i < m->n_params; i++)
+        for (ptrdiff_t k = 0; k < param_elems(&m->params[i]); k++)
+            ((Real *)run.p)[flat_place(&m->params[i], k)] =
+                (Real)value_param(i, m->params[i].role == RT_STATE, (uint64_t)k);
+    make_inputs(m);
+    run_step(m, &run, &train);
+    run_others(m, &run, &eval, outputs);
+    compare_all(m, f, &run, &train, &eval, outputs);
+
+    int bad = 0;
+    for (int i = 0; i < n_groups; i++) {
+        const double size = sqrt(groups[i].size) + 1e-2 * sqrt((double)groups[i].n);
+        const double diff = sqrt(groups[i].diff) / size;
+        if (diff <= TOLERANCE)
+            continue;
+        bad++;
+        printf("%s %d%s%s differs by %.2g\n", groups[i].what, groups[i].index,
+               strcmp(groups[i].what, "grad") == 0 ? " " : "",
+               strcmp(groups[i].what, "grad") == 0 ? m->params[groups[i].index].path : "", diff);
+    }
+    if (n_groups == 0)
+        printf("nothing to compare\n");
+    return bad > 0 || n_groups == 0;
+}

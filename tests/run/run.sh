@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Emitted C against the evaluator: sums, counts, gradients and outputs of each model, over two
+# micro-steps, in fp64 and fp32, optimised and not. Also every complete example of LANGUAGE.md.
+# A model may begin with `# dims: T=4 B=2`. Usage: run.sh [MODEL ...]
+set -u
+cd "$(dirname "$0")"
+root=../..
+: "${BUILD:=$root/build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
+work=$BUILD/tests-run
+rm -rf "$work"; mkdir -p "$work"
+
+objects=$(find "$BUILD/compiler" "$BUILD/grammar" -name '*.o' |
+          grep -vE 'compiler/(main|pipeline|options|build)\.o$')
+# shellcheck disable=SC2086
+$CC -std=c11 -D_GNU_SOURCE -O1 -g ${SANFLAGS:-} -I$root/compiler -I. -o "$work/oracle" oracle.c $objects -lm ||
+    { echo "not ok run/oracle: it does not compile"; exit 1; }
+flags="-std=c11 -O1 -march=native -fopenmp -ffp-contract=off -Wall -Wextra -Wshadow -Wconversion
+       -Werror -Wno-shadow -Wno-unused-function -I$root/runtime -I."
+libs="$BUILD/libgradcc_rt.a $(cat "$BUILD/rt.libs")"
+
+# try MODEL NAME VARIANT OPTIONS REAL TOLERANCE DIMS
+try() {
+    local file=$1 name=$2 variant=$3 options=$4 real=$5 tolerance=$6 dims=$7 base why model
+    base=$work/$name-$variant
+    # shellcheck disable=SC2086
+    if ! "$GRADCC" --emit=c $options "$file" -o "$base.c" 2> "$base.err"; then
+        echo "not ok run/$name $variant: $(grep -m1 error "$base.err" || tail -n1 "$base.err")"; return
+    fi
+    model=$(sed -n 's/^const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$base.c")
+    # shellcheck disable=SC2086
+    if ! $CC $flags -DEMITTED="\"$base.c\"" -DMODEL="$model" -DREAL="$real" -DTOLERANCE="$tolerance" \
+            -o "$base" harness.c $libs 2> "$base.err"; then
+        cat "$base.err" >&2
+        echo "not ok run/$name $variant: $(grep -m1 error "$base.err")"; return
+    fi
+    # shellcheck disable=SC2086
+    if why=$("$base" "$work/$name.txt" $dims 2>&1); then
+        echo "ok run/$name $variant"
+    else
+        echo "$why" >&2
+        echo "not ok run/$name $variant: $(echo "$why" | head -n 1)"
+    fi
+}
+
+check() {
+    local file=$1 name=$2 variants=$3 dims
+    dims=$(sed -n '1s/^# dims: //p' "$file")
+    # shellcheck disable=SC2086
+    if ! "$work/oracle" "$file" $root/models/prelude.model $dims > "$work/$name.txt" 2> "$work/$name.err"; then
+        cat "$work/$name.err" >&2
+        echo "not ok run/$name oracle: $(head -n 1 "$work/$name.err")"; return
+    fi
+    for variant in $variants; do
+        case $variant in
+        fp64)    try "$file" "$name" fp64 "--precision=fp64" double 1e-11 "$dims" ;;
+        fp64-O0) try "$file" "$name" fp64-O0 "--precision=fp64 -O0" double 1e-11 "$dims" ;;
+        fp32)    try "$file" "$name" fp32 "" float 2e-5 "$dims" ;;
+        esac
+    done
+}
+
+both() {                                        # two at a time
+    while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+    check "$@" &
+}
+
+if [ $# -gt 0 ]; then
+    for file in "$@"; do check "$file" "$(basename "$file" .model)" "fp64 fp64-O0 fp32"; done
+    exit
+fi
+export OMP_NUM_THREADS=1
+for file in *.model; do both "$file" "${file%.model}" "fp64 fp64-O0 fp32"; done
+
+# The examples of the reference that are whole programs.
+awk -v dir="$work" '
+    /^```file /  { out = dir "/" $2; n = 0; print "" > out; next }
+    /^```model$/ { count++; out = sprintf("%s/language_%02d.model", dir, count); next }
+    /^```/       { out = ""; next }
+    out != ""    { print > out }' $root/grammar/LANGUAGE.md
+for file in "$work"/language_*.model; do both "$file" "$(basename "$file" .model)" fp64; done
+wait
