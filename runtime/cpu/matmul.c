@@ -65,28 +65,30 @@ static void matmul_one_f32(float *c, const float *a, const float *b, const RtMat
         rt_matmul_plain_f32(c, a, b, p, threads);
 }
 
+/* Products one after another must not stand in a parallel region, not even in an idle one: oneDNN
+   would find itself inside a team and run on one thread. */
+#define MATMUL_BATCH(one)                                                                          \
+    if (!matmul_complete(&p))                                                                      \
+        return;                                                                                    \
+    const ptrdiff_t problems = p.batch[0] * p.batch[1];                                            \
+    const int threads = matmul_threads();                                                          \
+    if (matmul_is_batch_parallel(&p, problems, threads)) {                                         \
+        _Pragma("omp parallel for schedule(static)")                                               \
+        for (ptrdiff_t i = 0; i < problems; i++)                                                   \
+            one(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),            \
+                b + matmul_offset(p.step_b, &p, i), &p, 1);                                        \
+    } else {                                                                                       \
+        for (ptrdiff_t i = 0; i < problems; i++)                                                   \
+            one(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),            \
+                b + matmul_offset(p.step_b, &p, i), &p, threads);                                  \
+    }
+
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p)
 {
-    if (!matmul_complete(&p))
-        return;
-    const ptrdiff_t problems = p.batch[0] * p.batch[1];
-    const int threads = matmul_threads();
-    const bool parallel = matmul_is_batch_parallel(&p, problems, threads);
-    #pragma omp parallel for schedule(static) if (parallel)
-    for (ptrdiff_t i = 0; i < problems; i++)
-        matmul_one_f32(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),
-                       b + matmul_offset(p.step_b, &p, i), &p, parallel ? 1 : threads);
+    MATMUL_BATCH(matmul_one_f32)
 }
 
 void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p)
 {
-    if (!matmul_complete(&p))
-        return;
-    const ptrdiff_t problems = p.batch[0] * p.batch[1];
-    const int threads = matmul_threads();
-    const bool parallel = matmul_is_batch_parallel(&p, problems, threads);
-    #pragma omp parallel for schedule(static) if (parallel)
-    for (ptrdiff_t i = 0; i < problems; i++)
-        rt_matmul_plain_f64(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),
-                            b + matmul_offset(p.step_b, &p, i), &p, parallel ? 1 : threads);
+    MATMUL_BATCH(rt_matmul_plain_f64)
 }
