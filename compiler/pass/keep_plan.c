@@ -27,14 +27,37 @@ typedef struct {
     bool       *operand;    /* by id: of a product, looking through views                        */
 } Work;
 
-Node *keep_sliced(const Node *from, const Node *to, int i)
+/* The value that n of to's body is in from's body: a slice of its stack, or the same slice or
+   shared value; NULL when it is nothing of it. */
+static Node *across(const KeepBridge *over, const Node *n)
+{
+    if (n->op != OP_ARG || n->attr.arg == ARG_CARRY || n->attr.arg == ARG_ITER)
+        return NULL;
+    Node *stacked = keep_sliced(NULL, over->from, over->to, n->attr.index);
+    if (stacked)
+        return stacked;
+    const Graph *body = over->from->attr.loop->body;
+    for (int i = 0; i < over->from->n_in; i++)
+        if (over->from->in[i] == over->to->in[n->attr.index]
+            && body->args.at[i]->attr.arg == n->attr.arg)
+            return body->args.at[i];
+    return NULL;
+}
+
+/* Input i of `to` as a node of the graph in which `from` stands. */
+static const Node *input_of(const KeepBridge *over, const Node *to, int i)
+{
+    return over ? across(over, to->in[i]) : to->in[i];
+}
+
+Node *keep_sliced(const KeepBridge *over, const Node *from, const Node *to, int i)
 {
     const Loop *a = from->attr.loop, *b = to->attr.loop;
-    const Node *in = to->in[i];
     if (i < b->n_carry || i >= b->n_carry + b->n_slice || !dim_same(a->trip, b->trip))
         return NULL;
+    const Node *in = input_of(over, to, i);
     const bool alone = in == from && from->n_out == 1;
-    if (!alone && (in->op != OP_RESULT || in->in[0] != from))
+    if (!in || (!alone && (in->op != OP_RESULT || in->in[0] != from)))
         return NULL;
     const int k = alone ? 0 : in->attr.index;
     if (k < a->n_carry)
@@ -45,13 +68,14 @@ Node *keep_sliced(const Node *from, const Node *to, int i)
     bug("loop %s has no result %d", a->name, k);
 }
 
-int keep_slice_of(const Node *to, const Node *outer)
+/* Does `to` slice the value n of from's graph already? */
+static bool is_sliced(const KeepBridge *over, const Node *to, const Node *n)
 {
     const Loop *l = to->attr.loop;
     for (int i = l->n_carry; i < l->n_carry + l->n_slice; i++)
-        if (to->in[i] == outer)
-            return i;
-    return -1;
+        if (input_of(over, to, i) == n)
+            return true;
+    return false;
 }
 
 /* ---- what kind of value --------------------------------------------------------------------- */
@@ -84,8 +108,9 @@ static bool is_free(const Work *w, const Node *n)
     if (n->attr.arg == ARG_ITER)
         return true;
     const Node *outer = w->from->in[n->attr.index];
-    return outer->op == OP_PARAM || outer->op == OP_INPUT || outer->op == OP_ARG
-        || n->attr.arg == ARG_SHARED || keep_slice_of(w->to, outer) >= 0;
+    const bool carried = outer->op == OP_ARG && outer->attr.arg == ARG_CARRY;
+    return outer->op == OP_PARAM || outer->op == OP_INPUT || (outer->op == OP_ARG && !carried)
+        || n->attr.arg == ARG_SHARED || is_sliced(w->plan->over, w->to, outer);
 }
 
 static const Node *through_views(const Node *n)
@@ -265,16 +290,19 @@ static void mark_again(Work *w)
     }
 }
 
-KeepPlan *keep_plan(Context *cx, Node *from, Node *to)
+KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
 {
     Graph *body = from->attr.loop->body;
     const int n = body->nodes.len + 1;
     KeepPlan *p = NEW(cx->scratch, KeepPlan);
-    *p = (KeepPlan){ from, to, NEW_ARRAY(cx->scratch, bool, n), NEW_ARRAY(cx->scratch, bool, n),
-                     NEW_ARRAY(cx->scratch, bool, n), NEW_ARRAY(cx->scratch, Node *, n) };
+    *p = (KeepPlan){ .from = from, .to = to, .over = over,
+                     .needed = NEW_ARRAY(cx->scratch, bool, n),
+                     .saved = NEW_ARRAY(cx->scratch, bool, n),
+                     .again = NEW_ARRAY(cx->scratch, bool, n),
+                     .turned = NEW_ARRAY(cx->scratch, Node *, n) };
     bool any = false;
     for (int i = 0; i < to->n_in; i++) {
-        const Node *value = keep_sliced(from, to, i);
+        const Node *value = keep_sliced(over, from, to, i);
         if (value)
             any = p->needed[value->id] = true;
     }
