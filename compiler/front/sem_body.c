@@ -71,10 +71,8 @@ static void assign(Sem *s, const Ast *a)
         f->statement = sem_value_name(s, target);
     else if (f->statement == NULL)
         f->statement = target;
-    if (f->decl == s->model) {
+    if (f->decl == s->model)
         s->slot_name = target;
-        s->slot_letter = 0;
-    }
     Thing *t = sem_eval(s, a->value);
     f->statement = before;
     sem_bind(s, &a->items, t, a->value);

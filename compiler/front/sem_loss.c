@@ -40,12 +40,22 @@ static const char *source_text(Sem *s, Span at)
     return t.at;
 }
 
+static bool slot_exists(const Sem *s, const char *name)
+{
+    for (int i = 0; i < s->out->means.len; i++)
+        if (s->out->means.at[i].name == name)
+            return true;
+    return false;
+}
+
+/* The first mean of a statement has its name, the others a letter or number behind it. */
 static int new_slot(Sem *s, Span at)
 {
-    CheckedMean m = { .text = source_text(s, at), .span = at };
-    const char *name = s->slot_name ? s->slot_name : "mean";
-    m.name = s->slot_letter ? intern_printf(s->cx, "%s_%c", name, 'a' + s->slot_letter % 26) : name;
-    s->slot_letter++;
+    const char *name = s->slot_name ? s->slot_name : intern(s->cx, "mean");
+    CheckedMean m = { .name = name, .text = source_text(s, at), .span = at };
+    for (int n = 1; slot_exists(s, m.name); n++)
+        m.name = n < 26 ? intern_printf(s->cx, "%s_%c", name, 'a' + n)
+                        : intern_printf(s->cx, "%s_%d", name, n);
     vec_push(s->arena, &s->out->means, m);
     return s->out->means.len - 1;
 }
@@ -64,8 +74,6 @@ static int slot_of(Sem *s, Span at)
     }
     if (p->seen == p->slots.len)
         vec_push(s->arena, &p->slots, new_slot(s, sem_here(s, at)));
-    else
-        s->slot_letter++;
     int slot = p->slots.at[p->seen++];
     while (s->phase->sums.len <= slot) {
         vec_push(s->arena, &s->phase->sums, NULL);
@@ -292,7 +300,6 @@ static void not_a_loss(Sem *s, const Ast *a, const Expr *e)
 static Thing *statement_value(Sem *s, const Ast *a)
 {
     s->slot_name = a->name;
-    s->slot_letter = 0;
     s->frame->statement = a->name;
     Thing *t = sem_eval(s, a->value);
     s->frame->statement = NULL;

@@ -34,6 +34,15 @@ static const Dim *product(Sem *s, const Dim *const *dim, int n)
     return d;
 }
 
+/* Is d the sample axis times whole numbers? B/2 would join pairs of samples. */
+static bool whole_samples(Sem *s, const Dim *d)
+{
+    const Dim *each = dim_exact_div(s->dims, d, dim_sym(s->dims, s->batches.at[0]));
+    int64_t    v;
+    return each && !dim_has_kind(each, SYM_BATCH)
+           && (dim_value(each, &v) || !strchr(dim_text(s->cx, each), '/'));
+}
+
 /* Row-major order keeps samples apart if as much stands before the sample axis as after. */
 static bool keeps_samples(Sem *s, const Ast *call, const Expr *e, int rank, const Dim *const *dim)
 {
@@ -43,7 +52,8 @@ static bool keeps_samples(Sem *s, const Ast *call, const Expr *e, int rank, cons
             to = i;
     if (from < 0 && to < 0)
         return true;
-    if (from >= 0 && to >= 0 && dim_same(product(s, e->type->dim, from), product(s, dim, to)))
+    if (from >= 0 && to >= 0 && dim_same(product(s, e->type->dim, from), product(s, dim, to))
+        && whole_samples(s, dim[to]))
         return true;
     Diag *d = sem_error(s, call->span, "this reshape would mix samples: %s",
                         sem_type_text(s, e->type));

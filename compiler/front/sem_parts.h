@@ -137,7 +137,6 @@ struct Sem {
     CheckedPhase     *phase;
     const Ast        *loss;                     /* the loss statement of this phase             */
     const char       *slot_name;                /* of means of the model's current statement    */
-    int               slot_letter;              /* how many it has had                          */
     Map              *draws;                    /* path -> number of draws so far (boxed int)   */
     Map              *mean_slots;               /* place -> MeanPlace, see sem_loss.c           */
     VEC(Expr *)       param_values, input_values;        /* of this phase                       */
