@@ -111,10 +111,8 @@ static void begin_try(Scope *s)
 /* Remembers what would help; false: nothing would. */
 static bool learn(Scope *s, const MapFailure *why)
 {
-    if (why->temp >= 0 && s->plan && !s->temp[why->temp]) {
-        s->temp[why->temp] = true;
+    if (why->temp >= 0 && loop_use_temp(s, why->temp))
         return true;
-    }
     if (why->copy && why->copy->graph == s->g && !s->copy[why->copy->id]) {
         s->copy[why->copy->id] = true;
         return true;

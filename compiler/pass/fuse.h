@@ -118,6 +118,7 @@ typedef struct {                                /* of a LOOP node               
     Dest  *stack;                               /* of each stacked result, outside              */
     bool  *stack_slot;                          /* lies in the slots of a carry: nothing to do  */
     Node **result;                              /* who reads result k, NULL = nobody            */
+    VEC(Root *) start;                          /* copies of initial values                     */
 } LoopPlan;
 
 /* A sum of products: the first writes, the others add. */
@@ -135,8 +136,8 @@ typedef struct {
     Root  *maker;
     Unit  *unit;                                /* CALL, LOOP                                   */
     Dests  dests;
-    VEC(Root *) pieces;                         /* copies that fill places that lie in its views, or, for
-                                                   a loop, its carries; CONCAT: parts of it     */
+    VEC(Root *) pieces;                         /* copies that fill places in which views of it
+                                                   lie; CONCAT: copies of its parts             */
     LoopPlan *loop;
     const char *hint;                           /* name, or of the statement it belongs to      */
     bool   exact;                               /* hint names this very value                   */
@@ -232,7 +233,7 @@ RootKind root_kind(const Node *n);
 void    place_leaves(Scope *s);                 /* views of what lies somewhere already         */
 void    place_values(Scope *s);
 void    place_give(Scope *s, Node *n, const Dest *d);       /* n goes to d                      */
-void    place_copy(Scope *s, Node *of, Node *n, const Dest *d);     /* n is copied to d, a piece of `of` */
+Root   *place_copy(Scope *s, Node *of, Node *n, const Dest *d);     /* n is copied to d, a piece of `of` */
 Buffer *buffer_new(Fuser *f, const char *name, const Type *t, const Node *n);
 void    buffer_use(Fuser *f, Buffer *b);        /* it has an id and a unique name from now on   */
 bool    place_view(Scope *s, Node *n, View *out);           /* where n can be read              */
@@ -265,6 +266,7 @@ typedef struct {
     Kernel *k;
     Operands operands;
     VEC(Dest *) target;                         /* per effect                                   */
+    VEC(Root *) owner;
     int     n_outer;
     const Dim *size[AXES_MAX];                  /* outer axes, then the row                     */
     bool    has_row;
@@ -294,6 +296,7 @@ AddKind dest_add(Dest *d);                      /* and marks it as started      
 void call_finish(Scope *s, Unit *u);
 void loop_plan(Scope *s, Node *n);              /* places of carries and stacks                 */
 void loop_place_result(Scope *s, int k, Node *n);           /* result k of the body             */
+bool loop_use_temp(Scope *s, int k);            /* carry k of this body goes over a copy; false: it does */
 Node *loop_result(const Graph *body, int k);
 void loop_finish(Scope *s, Unit *u);
 void scope_run(Scope *s);                       /* fuse.c                                       */

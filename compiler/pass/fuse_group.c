@@ -189,8 +189,8 @@ static void unit_of_loop(Scope *s, Unit *u)
     for (int i = 0; i < n->n_in; i++)
         if (!(i < l->n_carry && p->carry[i].kind == CARRY_SUM))
             add_makers(s, n->in[i], &u->reads);
-    for (int i = 0; i < s->at[n->id].pieces.len; i++)
-        set_add(&u->reads, s->at[n->id].pieces.at[i]->token);
+    for (int i = 0; i < p->start.len; i++)
+        set_add(&u->reads, p->start.at[i]->token);
     for (int k = 0; k < l->n_carry; k++)
         add_overwrites(s, &p->carry[k].last, &u->overwrites);
     for (int j = 0; j < l->n_stack; j++)
@@ -289,12 +289,7 @@ bool group_check(Scope *s)
                 if (!set_has(&w->overwrites, token) || !set_has(&r->reads, token))
                     continue;
                 if (w == r ? w->kind == UNIT_CALL : path(s, w, r)) {
-                    Node *next = loop_result(s->g, k);
-                    s->temp[k] = true;
-                    while (node_is_view(next))
-                        next = next->in[0];
-                    if (next->op == OP_ARG && next->attr.arg == ARG_CARRY)
-                        s->copy[loop_result(s->g, k)->id] = true;
+                    loop_use_temp(s, k);
                     return false;
                 }
             }

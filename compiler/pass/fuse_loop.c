@@ -180,6 +180,19 @@ static void finish_result(Scope *s, Node *r, const View *v)
         place_copy(s, r, r, &x->dests.at[i]);
 }
 
+/* Is input k used by this loop alone, once, and made as a whole? Then it may be made in a place
+   that the loop overwrites. */
+static bool is_alone(const Scope *s, const Node *loop, int k)
+{
+    const Node *n = loop->in[k];
+    for (int i = 0; i < loop->n_in; i++)
+        if (i != k && loop->in[i] == n)
+            return false;
+    while ((n->op == OP_RESHAPE || n->op == OP_TRANSPOSE) && s->at[n->id].uses == 1)
+        n = n->in[0];
+    return s->at[n->id].uses == 1 && n->op != OP_CONCAT;
+}
+
 static void plan_carry(Scope *s, Node *n, int k, LoopPlan *p)
 {
     Fuser *f = s->f;
@@ -199,10 +212,13 @@ static void plan_carry(Scope *s, Node *n, int k, LoopPlan *p)
     if (c->kind == CARRY_SUM)
         return;
     Dest first = { .view = c->first };
-    if (c->kind == CARRY_SLOTS || s->at[n->in[k]->id].uses == 1)
+    if (c->kind == CARRY_SLOTS || is_alone(s, n, k))
         place_give(s, n->in[k], &first);
-    else
-        place_copy(s, n, n->in[k], &first);
+    else {
+        Root *copy = place_copy(s, NULL, n->in[k], &first);
+        if (copy)
+            vec_push(f->cx->scratch, &p->start, copy);
+    }
 }
 
 static void plan_stack(Scope *s, Node *n, int j, LoopPlan *p)
@@ -259,6 +275,22 @@ static void place_carry_result(Scope *s, int k, Node *n)
         place_copy(s, NULL, n, &d);
     else if (n != s->g->args.at[k] || c->kind == CARRY_SLOTS)
         place_give(s, n, &d);
+}
+
+/* The next value of carry k is copied into its place at the end. Where it is an old state itself,
+   that is copied first. */
+bool loop_use_temp(Scope *s, int k)
+{
+    Node *next = loop_result(s->g, k);
+    const Node *from = next;
+    if (s->temp[k])
+        return false;
+    s->temp[k] = true;
+    while (node_is_view(from))
+        from = from->in[0];
+    if (from->op == OP_ARG && from->attr.arg == ARG_CARRY)
+        s->copy[next->id] = true;
+    return true;
 }
 
 void loop_place_result(Scope *s, int k, Node *n)

@@ -92,8 +92,9 @@ bool map_root_coords(MapBuild *m, const Root *r, Coords *c)
     const Dim *rows = dim_product(m->f, m->n_outer, m->size);
     const Dim *all = m->has_row ? dim_mul(m->f->ds, rows, m->size[m->n_outer]) : rows;
     if (r->row) {
+        bool fits = m->has_row ? dim_same(r->row, m->size[m->n_outer]) : dim_is_one(r->row);
         *c = m->row;
-        return m->has_row && dim_same(r->row, m->size[m->n_outer]) && dim_same(r->outer, rows);
+        return fits && dim_same(r->outer, rows);
     }
     bool elem = dim_same(r->outer, all);
     *c = elem ? m->elem : m->row;
@@ -136,8 +137,8 @@ static bool add_effect(MapBuild *m, Root *r, int value, Dest *d)
     Coords c = { 0 };
     const Type *t = r->node->type;
     View v = d->view;
-    e.kind = r->kind == ROOT_COLUMN ? EFFECT_COLUMN : r->kind == ROOT_TOTAL ? EFFECT_TOTAL
-           : EFFECT_STORE;
+    e.kind = r->kind == ROOT_COLUMN && m->has_row ? EFFECT_COLUMN
+           : r->kind == ROOT_COLUMN || r->kind == ROOT_TOTAL ? EFFECT_TOTAL : EFFECT_STORE;
     if (r->kind == ROOT_COLUMN) {
         const Type *line = type_of(m->f->ds, t->dtype, 1, &r->row);
         if (!view_reshape(m->f, &d->view, line, &v))
@@ -155,6 +156,31 @@ static bool add_effect(MapBuild *m, Root *r, int value, Dest *d)
     m->k->args.at[e.access.arg].written = true;
     vec_push(m->f->attempt, &m->k->effects, e);
     vec_push(m->f->attempt, &m->target, d);
+    vec_push(m->f->attempt, &m->owner, r);
+    return true;
+}
+
+static bool same_access(const Access *a, const Access *b)
+{
+    bool same = a->arg == b->arg && dim_equal(a->offset, b->offset) && a->index < 0 && b->index < 0;
+    for (int i = 0; same && i < AXES_MAX; i++)
+        same = dim_equal(a->stride[i], b->stride[i]);
+    return same;
+}
+
+/* Contributions to one place must come in order, element by element. */
+static bool adds_in_order(const MapBuild *m)
+{
+    for (int j = 0; j < m->k->effects.len; j++)
+        for (int i = 0; i < j; i++) {
+            const Effect *x = &m->k->effects.at[i], *y = &m->k->effects.at[j];
+            How a = m->target.at[i]->how, b = m->target.at[j]->how;
+            if (m->operands.at[x->access.arg].buffer != m->operands.at[y->access.arg].buffer
+                || (a == HOW_REPLACE && b == HOW_REPLACE) || (a == HOW_ADD && b == HOW_ADD))
+                continue;
+            if (x->kind != y->kind || x->phase > y->phase || !same_access(&x->access, &y->access))
+                return false;
+        }
     return true;
 }
 
@@ -169,18 +195,10 @@ static bool add_effects(MapBuild *m)
                 return false;
         }
     }
-    return true;
+    return adds_in_order(m);
 }
 
 /* ---- what a kernel overwrites while it reads it ---------------------------------------------- */
-
-static bool same_access(const Access *a, const Access *b)
-{
-    bool same = a->arg == b->arg && dim_equal(a->offset, b->offset) && a->index < 0 && b->index < 0;
-    for (int i = 0; same && i < AXES_MAX; i++)
-        same = dim_equal(a->stride[i], b->stride[i]);
-    return same;
-}
 
 /* The last phase in which each value is computed. */
 static int *last_phases(MapBuild *m)

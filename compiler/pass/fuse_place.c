@@ -210,6 +210,14 @@ static bool view_equal(const View *a, const View *b)
     return same;
 }
 
+/* A kernel of its own will read n: it must be somewhere. */
+static void add_reader(Scope *s, Node *n)
+{
+    s->at[n->id].readers++;
+    if (node_is_view(n))
+        add_reader(s, n->in[0]);
+}
+
 /* n, which is stored or computed elsewhere, is written to d too. */
 static Root *copy_to(Scope *s, Node *n, const Dest *d)
 {
@@ -220,6 +228,7 @@ static Root *copy_to(Scope *s, Node *n, const Dest *d)
     Root *r = root_new(s, n, x->free ? ROOT_POINT : ROOT_COPY);
     vec_push(s->f->cx->scratch, &r->dests, *d);
     r->dests.at[0].lazy = false;
+    add_reader(s, n);
     return r;
 }
 
@@ -308,6 +317,7 @@ static void place_moved(Scope *s, Node *n)
             Root *r = root_new(s, n, ROOT_POINT);
             vec_push(s->f->cx->scratch, &r->dests, *d);
             r->dests.at[0].lazy = false;
+            add_reader(s, n->in[0]);
             add_piece(s, n, r);
         }
         if (plain && !x->has_view)
@@ -421,6 +431,7 @@ static void place_node(Scope *s, Node *n)
         Root *r = root_new(s, n, ROOT_COPY);
         vec_push(s->f->cx->scratch, &r->dests, own);
         x->copier = r;
+        add_reader(s, n);
     }
     if (is_leaf(s, n) && x->root) {
         Root *r = root_new(s, n, ROOT_POINT);
@@ -487,9 +498,11 @@ void place_give(Scope *s, Node *n, const Dest *d)
     give(s, n, d);
 }
 
-void place_copy(Scope *s, Node *of, Node *n, const Dest *d)
+Root *place_copy(Scope *s, Node *of, Node *n, const Dest *d)
 {
-    add_piece(s, of, copy_to(s, n, d));
+    Root *r = copy_to(s, n, d);
+    add_piece(s, of, r);
+    return r;
 }
 
 void place_values(Scope *s)

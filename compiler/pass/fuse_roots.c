@@ -268,6 +268,17 @@ static bool looks_through(const Scope *s, const Node *n)
     return node_is_view(n) && !s->at[n->id].root && !s->at[n->id].free;
 }
 
+/* Does n read its input k where it lies? A carry and a part of a concatenation are copied or made
+   in place. */
+static bool reads_input(const Node *n, const Node *in)
+{
+    const Loop *l = n->op == OP_LOOP ? n->attr.loop : NULL;
+    for (int k = l ? l->n_carry : 0; k < n->n_in; k++)
+        if (n->in[k] == in)
+            return n->op != OP_CONCAT;
+    return false;
+}
+
 static void count_uses(Scope *s, const Node *n)
 {
     const Info *x = &s->at[n->id];
@@ -278,9 +289,8 @@ static void count_uses(Scope *s, const Node *n)
         if (seen)
             continue;
         Info *in = &s->at[n->in[i]->id];
-        bool  carry = n->op == OP_LOOP && i < n->attr.loop->n_carry;
         in->uses += looks_through(s, n) ? x->uses : 1;
-        in->readers += looks_through(s, n) ? x->readers : n->op == OP_CONCAT || carry ? 0 : 1;
+        in->readers += looks_through(s, n) ? x->readers : reads_input(n, n->in[i]);
     }
 }
 

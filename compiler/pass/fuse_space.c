@@ -207,12 +207,31 @@ static void set_levels(MapBuild *m)
     }
 }
 
+/* A total over all elements of what is the same along a row counts it for each of them. */
+static void lift_totals(MapBuild *m)
+{
+    Kernel *k = m->k;
+    const Dim *all = dim_product(m->f, k->n_axes, k->axis);
+    for (int i = 0; i < k->effects.len; i++) {
+        Effect *e = &k->effects.at[i];
+        const Value *v = &k->values.at[e->value];
+        if (e->kind != EFFECT_TOTAL || !k->has_row || v->level == LEVEL_ELEM
+            || !dim_same(m->owner.at[i]->outer, all))
+            continue;
+        Value same = { .kind = VAL_POINT, .op = OP_STOP, .dtype = v->dtype, .level = LEVEL_ELEM,
+                       .phase = v->phase, .n_in = 1, .in = { e->value }, .node = v->node };
+        vec_push(m->f->attempt, &k->values, same);
+        k->effects.at[i].value = k->values.len - 1;
+    }
+}
+
 void map_tidy(MapBuild *m)
 {
     Kernel *k = m->k;
     load_again(m);
     choose_axes(m);
     set_levels(m);
+    lift_totals(m);
     for (int i = 0; i < k->n_axes; i++)
         k->axis_name[i] = axis_name(m, i);
     k->n_phases = 1;

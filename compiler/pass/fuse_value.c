@@ -491,9 +491,10 @@ int value_of_root(MapBuild *m, int i)
     m->busy[i] = true;
     int v = -1;
     if (r->kind == ROOT_ROW) {
+        bool place = n->op == OP_ARGMAX || n->op == OP_ARGMIN;
         if (row_input(m, r, &c))
-            v = build(m, s, n->in[0], &c, -1);
-        if (v >= 0)
+            v = m->has_row || !place ? build(m, s, n->in[0], &c, -1) : value_const(m, DT_I32, 0);
+        if (v >= 0 && m->has_row)               /* a row of one element is its own sum */
             v = value_add(m, (Value){ .kind = VAL_REDUCE, .op = n->op, .dtype = n->type->dtype,
                                       .n_in = 1, .in = { v }, .node = n,
                                       .name = value_name(s, n) });
@@ -509,7 +510,7 @@ int value_of_root(MapBuild *m, int i)
         if (copier == r)
             x->copier = NULL;                   /* the copy itself reads the original */
         bool lies = r->kind == ROOT_COPY && place_view(s, n, &view);
-        if (lies && !(node_is_view(n) && !x->has_view))
+        if (lies && (!node_is_view(n) || x->has_view || x->copier))
             v = load(m, s, n, &view, &c, -1);
         else
             v = compute(m, s, n, &c, -1);

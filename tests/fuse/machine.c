@@ -123,6 +123,8 @@ static double draw(const Machine *m, const Value *v, const double *iter, int64_t
     const Tensor *ins[4];
     EvalEnv env = *m->env;
     Graph  g = { .program = m->p };
+    if (element < 0 || sample < 0)              /* outside of a guard: chosen by nobody */
+        return 0;
     fake.graph = &g;
     fake.type = &line;
     env.sample_base = 0;

@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd); root=$here/../..
 test=$BUILD/test_fuse
 objects=$(find "$BUILD/compiler" "$BUILD/grammar" -name '*.o' ! -name main.o | sort)
 $CC -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wshadow -Werror -I"$root/compiler" \
-    -o "$test" "$here/test_fuse.c" "$here/machine.c" $objects -lm >&2 || exit 1
+    -o "$test" "$here/test_fuse.c" "$here/machine.c" "$here/random.c" $objects -lm >&2 || exit 1
 
 run() {             # run NAME FILE [CONST=value ...] [-- DIM=value ...]
     "$test" "$root/models/prelude.model" "$@" || echo "not ok $1: exit code $?"
@@ -24,3 +24,4 @@ for f in "$here"/*.ir $(ls "$root"/tests/ops/*.ir | grep -v /mean.ir) "$root"/te
     [ -e "$f" ] || continue
     run "$(basename "$f" .ir)" "$f"
 done
+"$test" random 1 300 || echo "not ok random: exit code $?"

@@ -1,12 +1,14 @@
 /* test_fuse.c -- the fuse pass against the evaluator.
  *
- *   test_fuse PRELUDE NAME FILE [NAME=VALUE ...]     a .model or .ir file; values of dims and consts
+ *   test_fuse PRELUDE NAME FILE [CONST=VALUE ...] [-- DIM=VALUE ...]    a .model or .ir file
+ *   test_fuse random FIRST LAST                                         random graphs by seed
  *
  * Each graph is taken through the passes, fused and unfused, and executed by machine.c; what its
  * sinks are must be what ir_eval says. Gradients are run twice, for the flag that adds. Prints a
  * test line per graph and setting.
  */
 #include "machine.h"
+#include "random.h"
 
 #include "front/ast.h"
 #include "front/lower.h"
@@ -23,7 +25,8 @@ typedef struct {
     int64_t    *dims;
     Tensor     *params, *inputs;
     double     *seeds;
-    bool        print;
+    bool        print, quiet;                   /* quiet: only what fails is printed            */
+    int         failed;
 } Test;
 
 /* ---- numbers -------------------------------------------------------------------------------- */
@@ -91,7 +94,7 @@ static void prepare(Test *t, int n_given, char **given)
 static const char *differs(Test *t, const char *what, const double *want, const double *got,
                            int64_t n)
 {
-    double norm = 1e-3;
+    double norm = 1;
     for (int64_t i = 0; i < n; i++)
         norm = fabs(want[i]) > norm ? fabs(want[i]) : norm;
     for (int64_t i = 0; i < n; i++) {
@@ -171,9 +174,9 @@ static const char *check_routine(Test *t, Graph *g, Routine *r)
         if (m.wrong)
             return m.wrong;
         static const struct { SinkKind kind; BufKind buf; bool adds; } all[] = {
+            { SINK_RESULT, BUF_OUTPUT, false }, { SINK_OUTPUT, BUF_OUTPUT, false },
             { SINK_SUM, BUF_SUM, true }, { SINK_COUNT, BUF_COUNT, true },
-            { SINK_GRAD, BUF_GRAD, true }, { SINK_OUTPUT, BUF_OUTPUT, false },
-            { SINK_RESULT, BUF_OUTPUT, false },
+            { SINK_GRAD, BUF_GRAD, true },
         };
         for (int i = 0; i < 5; i++) {
             const char *wrong = compare_kind(t, &m, g, value, all[i].kind, all[i].buf,
@@ -218,6 +221,11 @@ static void check(Test *t, Graph *g, const char *name, bool fuse)
     if (!wrong) {
         pass_plan(&kp, r, true);
         wrong = plan_judge(&kp, r);
+    }
+    t->failed += wrong != NULL;
+    if (t->quiet && !wrong) {
+        arena_reset(t->cx->scratch);
+        return;
     }
     printf("%s %s-%s-%s%s%s\n", wrong ? "not ok" : "ok", t->name, name, fuse ? "fused" : "plain",
            wrong ? ": " : "", wrong ? wrong : "");
@@ -283,10 +291,43 @@ static Program *read_program(Context *cx, const char *prelude, const char *path,
     return c && !diag_count(cx) ? lower_program(cx, c, DT_F64) : NULL;
 }
 
+/* One test line for all graphs of the range, and one for each that fails. */
+static int run_random(uint64_t first, uint64_t last)
+{
+    int failed = 0;
+    for (uint64_t seed = first; seed <= last; seed++) {
+        Context *cx = context_new();
+        Test     t = { .cx = cx, .print = getenv("PRINT") != NULL, .quiet = true };
+        t.name = arena_printf(cx->arena, "random-%llu", (unsigned long long)seed);
+        t.p = random_program(cx, seed);
+        state = 88172645463325252u;
+        prepare(&t, 2, (char *[]){ "B=3", "T=4" });
+        Graph *g = t.p->graphs.at[0];
+        if (t.print) {
+            Text out = text_new(cx->arena);
+            ir_print(&out, g);
+            fputs(out.at, stderr);
+        }
+        arena_reset(cx->scratch);
+        check(&t, g, "raw", true);
+        check(&t, g, "raw", false);
+        g = pass_simplify(g);
+        arena_reset(cx->scratch);
+        check(&t, g, "simple", true);
+        failed += t.failed;
+        context_free(cx);
+    }
+    if (!failed)
+        printf("ok random-%llu-%llu\n", (unsigned long long)first, (unsigned long long)last);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4)
         return 2;
+    if (strcmp(argv[1], "random") == 0)
+        return run_random(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
     Context *cx = context_new();
     Test     t = { .cx = cx, .name = argv[2], .print = getenv("PRINT") != NULL };
     int      n_const = 0, n_dims = 0;
