@@ -169,26 +169,11 @@ static DType dtype_of(const Thing *t)
          : t->kind == THING_REAL ? DT_F32 : t->kind == THING_BOOL ? DT_BOOL : DT_COUNT;
 }
 
-/* labels >= 0 is true when the labels are declared in 0..V: NULL when nothing is known. */
-static Thing *known_compare(Sem *s, const Ast *a, const Thing *l, const Thing *r)
-{
-    if (l->kind != THING_VALUE || r->kind != THING_DIM || !l->value->from || !l->value->to)
-        return NULL;
-    const Dim *one = dim_const(s->dims, 1), *c = r->dim;
-    const Dim *least = l->value->from, *most = dim_sub(s->dims, l->value->to, one);
-    bool yes = a->op == AST_GE ? sem_known_le(s, c, least)
-             : a->op == AST_GT ? sem_known_le(s, dim_add(s->dims, c, one), least)
-             : a->op == AST_LE ? sem_known_le(s, most, c)
-             : a->op == AST_LT ? sem_known_le(s, dim_add(s->dims, most, one), c) : false;
-    return yes ? thing_bool(s, true, a->span) : NULL;
-}
-
 Thing *sem_binary(Sem *s, const Ast *a, Thing *l, Thing *r)
 {
     if (l->kind == THING_POISON || r->kind == THING_POISON)
         return thing_poison(s);
     Thing *t = const_binary(s, a, l, r);
-    t = t ? t : known_compare(s, a, l, r);
     if (t)
         return t;
     DType beside = a->op == AST_DIV ? DT_F32 : DT_COUNT;

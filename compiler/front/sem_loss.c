@@ -92,6 +92,19 @@ static Expr *sum_all(Sem *s, Expr *e, Span at)
     return e->type->rank ? expr_reduce(s, "sum", e, e->type->rank, axes, false, at) : e;
 }
 
+/* labels >= 0 holds everywhere when the labels are declared in 0..V. */
+static bool known_true(Sem *s, const Expr *m)
+{
+    if (m->kind == EX_CONST)
+        return m->value != 0;
+    if (m->kind != EX_POINT || m->n_in != 2 || m->op[0] != 'l')
+        return false;
+    const Dim *below = m->in[0]->to, *above = m->in[1]->from, *one = dim_const(s->dims, 1);
+    if (!below || !above)
+        return false;
+    return sem_known_le(s, strcmp(m->op, "le") == 0 ? dim_sub(s->dims, below, one) : below, above);
+}
+
 /* x where the mask holds, else 0; the mask is spread to x's shape. NULL after an error. */
 static Expr *masked(Sem *s, const Ast *call, Expr *x, Expr **mask)
 {
@@ -99,12 +112,9 @@ static Expr *masked(Sem *s, const Ast *call, Expr *x, Expr **mask)
     *mask = NULL;
     if (!a)
         return x;
-    Thing *t = sem_eval(s, a);
-    if (t->kind == THING_BOOL && t->yes)
-        return x;
-    Expr *m = sem_to_value(s, t, DT_BOOL, a);
-    if (!m)
-        return NULL;
+    Expr *m = sem_eval_value(s, a);
+    if (!m || known_true(s, m))
+        return m ? x : NULL;
     if (m->type->dtype != DT_BOOL) {
         Diag *d = sem_error(s, a->span, "where: wants true or false per element, not %s",
                             sem_type_text(s, m->type));
