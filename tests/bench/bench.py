@@ -1,0 +1,123 @@
+"""Side-by-side timings: gradcc's program and PyTorch's eager step, in interleaved runs.
+
+    python3 tests/bench/bench.py gpt2 [B=4 T=64 steps=8 rounds=3]
+    python3 tests/bench/bench.py nanogpt
+
+Prints, per side, minimum and median of the step in ms over all rounds (the first two steps of a run
+left out), the peak resident memory, and the ratios. Without PyTorch only gradcc's side runs.
+"""
+import json
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import random
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = Path(os.environ.get("BUILD", ROOT / "build")).resolve()
+WORK = BUILD / "bench"
+WARM_UP = 2
+
+#          model file, -D flags, vocabulary, sizes and options of the opponent
+CASES = {
+    "gpt2": dict(model="gpt2.model", flags=[], vocab=50257, sizes="50257,768,12,12,1024",
+                 torch=["conv1d=1", "bias=1"], B=4, T=64, steps=8),
+    "nanogpt": dict(model="gpt2.model", flags=["C=128", "H=4", "L=4", "V=65", "Tmax=64"], vocab=65,
+                    sizes="65,128,4,4,64", torch=["conv1d=1", "bias=1"], B=12, T=64, steps=200),
+}
+
+
+def write_tokens(path, vocab, count):
+    """Random tokens in llm.c's format: 256 int32 of header, then uint16."""
+    rng = random.Random(1)
+    header = [20240520, 1, count] + [0] * 253
+    data = struct.pack("<256i", *header)
+    data += struct.pack(f"<{count}H", *(rng.randrange(vocab) for _ in range(count)))
+    path.write_bytes(data)
+
+
+def build(name, case):
+    WORK.mkdir(parents=True, exist_ok=True)
+    program = WORK / name
+    flags = [f for d in case["flags"] for f in ("-D", d)]
+    subprocess.run([BUILD / "gradcc", *flags, ROOT / "models" / case["model"], "-o", program], check=True)
+    tokens = WORK / f"{name}.bin"
+    write_tokens(tokens, case["vocab"], 200_000)
+    return program, tokens
+
+
+def run_ours(name, program, tokens, case):
+    out = WORK / f"{name}.run"
+    shutil.rmtree(out, ignore_errors=True)
+    subprocess.run([program, "--data", tokens, "--val-data", tokens, "--batch", str(case["B"]),
+                    "--accumulate", "1", "--dims", f"T={case['T']}", "--steps", str(case["steps"]),
+                    "--eval", "0", "--save", "0", "--out", out],
+                   check=True, stdout=subprocess.DEVNULL)
+    lines = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
+    peak = [s["memory/peak_bytes"] / 2**20 for s in lines if "memory/peak_bytes" in s]
+    shutil.rmtree(out, ignore_errors=True)
+    return [s["seconds"] * 1e3 for s in lines if "train/loss" in s and "seconds" in s], peak
+
+
+def run_torch(case):
+    done = subprocess.run([sys.executable, HERE / "torch_gpt2.py", f"B={case['B']}", f"T={case['T']}",
+                           f"steps={case['steps']}", f"sizes={case['sizes']}", *case["torch"]],
+                          check=True, capture_output=True, text=True)
+    result = json.loads(done.stdout.splitlines()[-1])
+    return result["ms"], result["peak_mib"]
+
+
+def measure_peak(command):
+    """Peak MiB of a child process, by its own resource usage."""
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.execv(command[0], command)
+    _, status, usage = os.wait4(pid, 0)
+    if status != 0:
+        raise SystemExit(f"{command[0]} failed")
+    return usage.ru_maxrss / 1024
+
+
+def main():
+    name = sys.argv[1] if len(sys.argv) > 1 else "gpt2"
+    case = dict(CASES[name])
+    rounds = 3
+    for a in sys.argv[2:]:
+        key, value = a.split("=")
+        if key == "rounds":
+            rounds = int(value)
+        else:
+            case[key] = int(value)
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    have_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+    program, tokens = build(name, case)
+    ours, theirs, peak_torch = [], [], 0.0
+    for _ in range(rounds):
+        ours += run_ours(name, program, tokens, case)[0][WARM_UP:]
+        if have_torch:
+            ms, peak_torch = run_torch(case)
+            theirs += ms[WARM_UP:]
+    out = WORK / f"{name}.peak"
+    shutil.rmtree(out, ignore_errors=True)
+    peak = measure_peak([str(program), "--data", str(tokens), "--val-data", str(tokens), "--batch",
+                         str(case["B"]), "--accumulate", "1", "--dims", f"T={case['T']}", "--steps", "4",
+                         "--eval", "0", "--save", "0", "--out", str(out)])
+    shutil.rmtree(out, ignore_errors=True)
+    print(f"{name} B={case['B']} T={case['T']}, {os.environ['OMP_NUM_THREADS']} threads, {rounds} rounds")
+    print(f"  gradcc    min {min(ours):8.1f} ms   median {statistics.median(ours):8.1f} ms   peak {peak:7.0f} MiB")
+    if theirs:
+        print(f"  PyTorch   min {min(theirs):8.1f} ms   median {statistics.median(theirs):8.1f} ms   "
+              f"peak {peak_torch:7.0f} MiB")
+        print(f"  PyTorch / gradcc: min {min(theirs) / min(ours):.2f}, "
+              f"median {statistics.median(theirs) / statistics.median(ours):.2f}; "
+              f"memory gradcc / PyTorch {peak / peak_torch:.2f}")
+    else:
+        print("  PyTorch is not installed: nothing to compare with")
+
+
+main()
