@@ -260,6 +260,16 @@ static bool is_leaf(const Scope *s, const Node *n)
     return n->op == OP_PARAM || n->op == OP_INPUT || n->op == OP_ARG || s->at[n->id].free;
 }
 
+/* A kernel adds to one place in one order only. */
+static bool clashes(const Dests *taken, const Dest *d)
+{
+    for (int i = 0; i < taken->len; i++)
+        if (taken->at[i].view.buffer == d->view.buffer && d->how != HOW_REPLACE
+            && d->how != HOW_ADD && !view_equal(&taken->at[i].view, &d->view))
+            return true;
+    return false;
+}
+
 static void place_as_root(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
@@ -269,8 +279,9 @@ static void place_as_root(Scope *s, Node *n)
     for (int i = 0; i < given.len; i++) {
         View flat;
         const Type *line = type_of(s->f->ds, n->type->dtype, 1, &r->size);
-        if (r->kind == ROOT_COLUMN && !view_reshape(s->f, &given.at[i].view, line, &flat)) {
-            x->has_view = false;
+        bool broken = r->kind == ROOT_COLUMN
+                      && !view_reshape(s->f, &given.at[i].view, line, &flat);
+        if (broken || clashes(&r->dests, &given.at[i])) {
             add_piece(s, n, copy_to(s, n, &given.at[i]));
             continue;
         }

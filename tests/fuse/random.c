@@ -111,7 +111,8 @@ static Node *make_reduce(Maker *m, Node *x)
     if (n == 0)
         axes[n++] = pick(m, x->type->rank);
     Node *r = ir_reduce(m->g, ops[pick(m, 5)], x, n, axes, nowhere());
-    if (n == 1 && pick(m, 6) == 0) {
+    bool exact = x->op == OP_INPUT || x->op == OP_PARAM;    /* rounding decides no place */
+    if (n == 1 && exact && pick(m, 3)) {
         r = ir_reduce(m->g, pick(m, 2) ? OP_ARGMAX : OP_ARGMIN, x, n, axes, nowhere());
         return ir_binary(m->g, OP_MUL, ir_cast(m->g, r, DT_F64, nowhere()),
                          ir_const(m->g, DT_F64, 0.125, nowhere()), nowhere());
