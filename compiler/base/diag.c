@@ -201,8 +201,8 @@ void diag_flush(Context *cx, FILE *out)
         shown += !cx->diags.at[i]->warning;
     }
     if (cx->error_limit != 0 && shown == cx->error_limit && cx->n_errors > cx->error_limit)
-        text_add(&t, "gradcc: %d more errors not shown (-ferror-limit=0 shows all)\n",
-                 cx->n_errors - cx->error_limit);
+        text_add(&t, "gradcc: %d more error%s not shown (-ferror-limit=0 shows all)\n",
+                 cx->n_errors - cx->error_limit, cx->n_errors - cx->error_limit == 1 ? "" : "s");
     fwrite(t.at, 1, t.len, out);
     fflush(out);
     cx->diags.len = 0;
