@@ -89,6 +89,7 @@ struct Unit {
     int      token;
     int      part;                              /* of a sum of products: which one is being done */
     Set      makes, reads, overwrites;          /* tokens                                       */
+    Set      holds;                             /* LOOP: what it reads in every iteration       */
     Kernel  *kernel;                            /* MAP: built                                   */
     Operands operands;
     Dest   **target;                            /* of each effect                               */

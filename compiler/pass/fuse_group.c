@@ -186,9 +186,11 @@ static void unit_of_loop(Scope *s, Unit *u)
     Node *n = u->node;
     const LoopPlan *p = s->at[n->id].loop;
     const Loop *l = n->attr.loop;
+    u->holds = set_new(s);
     for (int i = 0; i < n->n_in; i++)
         if (!(i < l->n_carry && p->carry[i].kind == CARRY_SUM))
-            add_makers(s, n->in[i], &u->reads);
+            add_makers(s, n->in[i], i < l->n_carry ? &u->reads : &u->holds);
+    set_join(&u->reads, &u->holds);
     for (int i = 0; i < p->start.len; i++)
         set_add(&u->reads, p->start.at[i]->token);
     for (int k = 0; k < l->n_carry; k++)
@@ -288,7 +290,9 @@ bool group_check(Scope *s)
                 const Unit *w = s->units.at[i], *r = s->units.at[j];
                 if (!set_has(&w->overwrites, token) || !set_has(&r->reads, token))
                     continue;
-                if (w == r ? w->kind == UNIT_CALL : path(s, w, r)) {
+                bool itself = w->kind == UNIT_CALL
+                              || (w->kind == UNIT_LOOP && set_has(&w->holds, token));
+                if (w == r ? itself : path(s, w, r)) {
                     loop_use_temp(s, k);
                     return false;
                 }

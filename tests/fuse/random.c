@@ -75,7 +75,7 @@ static Node *small(Maker *m, Node *n) { return ir_unary(m->g, OP_TANH, n, nowher
 
 static Node *make_unary(Maker *m, Node *x)
 {
-    static const Op ops[] = { OP_TANH, OP_NEG, OP_ABS, OP_SIGMOID, OP_SIN, OP_STOP, OP_FLOOR };
+    static const Op ops[] = { OP_TANH, OP_NEG, OP_ABS, OP_SIGMOID, OP_SIN, OP_STOP, OP_COS };
     return ir_unary(m->g, ops[pick(m, 7)], x, nowhere());
 }
 
