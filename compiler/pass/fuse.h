@@ -93,6 +93,7 @@ struct Unit {
     Kernel  *kernel;                            /* MAP: built                                   */
     Operands operands;
     Dest   **target;                            /* of each effect                               */
+    Root   **owner;                             /* whose value it stores                        */
 };
 
 /* ---- scopes --------------------------------------------------------------------------------- */
@@ -274,7 +275,8 @@ typedef struct {
     Coords  row, elem;                          /* one per outer index; one per element         */
     VEC(Key) keys;
     int    *value;                              /* per root: its value, -1 = not yet            */
-    bool   *busy, *kept;                        /* per root; kept: stored for a later phase     */
+    bool   *busy;                               /* per root                                     */
+    int    *kept;                               /* per root: stored for a later phase, see Keep */
     Split   split;
     MapFailure *why;
 } MapBuild;

@@ -8,6 +8,10 @@
 
 enum { TRIES_MAX = 16, COST_DEAR = 8 };
 
+/* How a dear value waits for a later phase: not at all, where it would lie if others read it, or,
+   from KEEP_IN on, in the place of root kept - KEEP_IN, which is written after that. */
+typedef enum { KEEP_NOT, KEEP_OWN, KEEP_IN } Keep;
+
 typedef struct { int n; const Dim *axis[AXES_MAX]; const Dim *row; } Space;
 
 /* ---- the index space ------------------------------------------------------------------------ */
@@ -101,7 +105,7 @@ bool map_root_coords(MapBuild *m, const Root *r, Coords *c)
     return elem || dim_same(r->outer, rows);
 }
 
-static void map_begin(MapBuild *m, Scope *s, Unit *u, const Space *sp, MapFailure *why, bool *kept)
+static void map_begin(MapBuild *m, Scope *s, Unit *u, const Space *sp, MapFailure *why, int *kept)
 {
     Arena *a = s->f->attempt;
     arena_reset(a);
@@ -184,11 +188,26 @@ static bool adds_in_order(const MapBuild *m)
     return true;
 }
 
+/* The place where root i is stored, or NULL. */
+static Dest *plain_dest(const MapBuild *m, int i)
+{
+    const Root *r = m->u->roots.at[i];
+    for (int j = 0; j < r->dests.len; j++) {
+        Dest *d = &r->dests.at[j];
+        if (d->how == HOW_REPLACE && (!d->lazy || root_is_read(m->s, r)))
+            return d;
+    }
+    return NULL;
+}
+
 static bool add_effects(MapBuild *m)
 {
     for (int i = 0; i < m->u->roots.len; i++) {
         Root *r = m->u->roots.at[i];
-        bool  read = root_is_read(m->s, r) || m->kept[i];
+        bool  read = root_is_read(m->s, r) || m->kept[i] == KEEP_OWN;
+        if (m->kept[i] >= KEEP_IN
+            && !add_effect(m, r, m->value[i], plain_dest(m, m->kept[i] - KEEP_IN)))
+            return false;
         for (int j = 0; j < r->dests.len; j++) {
             Dest *d = &r->dests.at[j];
             if ((!d->lazy || read) && !add_effect(m, r, m->value[i], d))
@@ -281,22 +300,48 @@ static int cost_again(const Kernel *k, const bool *elem, int i)
     return cost;
 }
 
+static bool is_loaded(const MapBuild *m, const Buffer *b)
+{
+    for (int i = 0; i < m->k->values.len; i++) {
+        const Value *v = &m->k->values.at[i];
+        if (v->kind == VAL_LOAD && m->operands.at[v->access.arg].buffer == b)
+            return true;
+    }
+    return false;
+}
+
+static bool is_elem_root(MapBuild *m, int i)
+{
+    Coords c;
+    const Root *r = m->u->roots.at[i];
+    return r->kind == ROOT_POINT && map_root_coords(m, r, &c) && c.rank == m->elem.rank;
+}
+
+/* A place for value i until its last use: where another root is written then or later. */
+static int place_to_keep(MapBuild *m, int i, const int *last)
+{
+    const Value *v = &m->k->values.at[m->value[i]];
+    for (int j = 0; j < m->u->roots.len; j++) {
+        const Value *w = &m->k->values.at[m->value[j]];
+        const Dest  *d = j != i && is_elem_root(m, j) ? plain_dest(m, j) : NULL;
+        if (d && w->phase >= last[m->value[i]] && d->view.buffer->dtype == v->dtype
+            && !is_loaded(m, d->view.buffer))
+            return KEEP_IN + j;
+    }
+    return KEEP_OWN;
+}
+
 /* Marks the dear values that are not stored and that later phases read: true if there are any. */
 static bool keep_dear(MapBuild *m, const int *last)
 {
     bool any = false, *elem = along_row(m);
     for (int i = 0; i < m->u->roots.len; i++) {
-        const Root *r = m->u->roots.at[i];
         int v = m->value[i];
-        Coords c;
-        bool lazy = r->dests.len > 0 && r->kind == ROOT_POINT;
-        for (int j = 0; j < r->dests.len; j++)
-            lazy = lazy && r->dests.at[j].lazy;
-        if (!m->has_row || !lazy || m->kept[i] || !map_root_coords(m, r, &c)
-            || c.rank != m->elem.rank || root_is_read(m->s, r))
+        if (!m->has_row || m->kept[i] || !is_elem_root(m, i) || plain_dest(m, i)
+            || last[v] <= m->k->values.at[v].phase || cost_again(m->k, elem, v) < COST_DEAR)
             continue;
-        if (last[v] > m->k->values.at[v].phase && cost_again(m->k, elem, v) >= COST_DEAR)
-            any = m->kept[i] = true;
+        m->kept[i] = place_to_keep(m, i, last);
+        any = true;
     }
     return any;
 }
@@ -314,7 +359,7 @@ static bool attempt(MapBuild *m)
     return add_effects(m);
 }
 
-static bool try_spaces(MapBuild *m, Scope *s, Unit *u, Space *sp, MapFailure *why, bool *kept)
+static bool try_spaces(MapBuild *m, Scope *s, Unit *u, Space *sp, MapFailure *why, int *kept)
 {
     for (int i = 0; i < TRIES_MAX; i++) {
         map_begin(m, s, u, sp, why, kept);
@@ -335,15 +380,18 @@ static void keep_kernel(const MapBuild *m, Unit *u)
     for (int i = 0; i < m->operands.len; i++)
         vec_push(a, &u->operands, m->operands.at[i]);
     u->target = NEW_ARRAY(a, Dest *, m->target.len + 1);
-    for (int i = 0; i < m->target.len; i++)
+    u->owner = NEW_ARRAY(a, Root *, m->target.len + 1);
+    for (int i = 0; i < m->target.len; i++) {
         u->target[i] = m->target.at[i];
+        u->owner[i] = m->owner.at[i];
+    }
 }
 
 bool map_build(Scope *s, Unit *u, MapFailure *why)
 {
     Space    sp;
     MapBuild m;
-    bool    *kept = NEW_ARRAY(s->f->cx->scratch, bool, u->roots.len + 1);
+    int     *kept = NEW_ARRAY(s->f->cx->scratch, int, u->roots.len + 1);
     *why = (MapFailure){ .temp = -1 };
     if (!choose_space(s->f, u, &sp))
         return false;

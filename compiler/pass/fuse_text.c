@@ -348,12 +348,13 @@ static void write_equation(Writer *w, Text *t, Unit *u, const Root *r, const Des
         write_op(w, t, r->node, 0);
 }
 
-static const Root *root_of_dest(const Unit *u, const Dest *d)
+/* Whose value effect i stores in its own place; NULL where it only waits there. */
+static const Root *root_of_effect(const Unit *u, int i)
 {
-    for (int j = 0; j < u->roots.len; j++)
-        for (int k = 0; k < u->roots.at[j]->dests.len; k++)
-            if (&u->roots.at[j]->dests.at[k] == d)
-                return u->roots.at[j];
+    const Root *r = u->owner[i];
+    for (int k = 0; k < r->dests.len; k++)
+        if (&r->dests.at[k] == u->target[i])
+            return r;
     return NULL;
 }
 
@@ -363,7 +364,7 @@ static int main_effect(Scope *s, Unit *u)
     int     best = 0;
     int64_t most = -1;
     for (int i = 0; i < u->kernel->effects.len; i++) {
-        const Root *r = root_of_dest(u, u->target[i]);
+        const Root *r = root_of_effect(u, i);
         int64_t n = r ? size_in_training(s->f, r->size) : -1;
         if (n >= most) {
             most = n;
@@ -379,7 +380,7 @@ static void write_map(Writer *w, Text *t, Unit *u, bool only)
     const Root *last = NULL;
     int main = main_effect(w->s, u), others = 0;
     for (int i = 0; i < u->kernel->effects.len; i++) {
-        const Root *r = root_of_dest(u, u->target[i]);
+        const Root *r = root_of_effect(u, i);
         if (r == last || !r || (only && i != main))
             continue;
         last = r;
@@ -387,7 +388,7 @@ static void write_map(Writer *w, Text *t, Unit *u, bool only)
         write_equation(w, t, u, r, u->target[i]);
     }
     for (int i = 0; only && i < u->kernel->effects.len; i++)
-        if (i != main)
+        if (i != main && root_of_effect(u, i))
             text_add(t, "%s%s", others++ ? ", " : "; also ", u->target[i]->view.buffer->name);
 }
 
@@ -397,7 +398,7 @@ static void write_inputs(Scope *s, Text *t, Unit *u, const Operand *operands)
     int  main = main_effect(s, u), n = 0;
     Writer w = { .s = s, .u = u, .shapes = true };
     const Dest *d = u->target[main];
-    write_left(&w, t, d->view.buffer, root_of_dest(u, d)->node->type, d->how);
+    write_left(&w, t, d->view.buffer, u->owner[main]->node->type, d->how);
     text_put(t, "f(");
     for (int i = 0; i < u->kernel->args.len; i++)
         if (u->kernel->args.at[i].read && columns(t) < WIDTH - 12)
@@ -405,7 +406,7 @@ static void write_inputs(Scope *s, Text *t, Unit *u, const Operand *operands)
     text_put(t, columns(t) < WIDTH - 12 ? ")" : ", ...)");
     n = 0;
     for (int i = 0; i < u->kernel->effects.len; i++)
-        if (i != main && columns(t) < WIDTH - 16)
+        if (i != main && root_of_effect(u, i) && columns(t) < WIDTH - 16)
             text_add(t, "%s%s", n++ ? ", " : "; also ", u->target[i]->view.buffer->name);
 }
 
