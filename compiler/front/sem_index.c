@@ -24,16 +24,17 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
     Diag *d = NULL;
     bool  bad = true;
     if (!ids->from || !ids->to) {
-        d = sem_error(s, a->span, "nothing says that the indexes %s are from 0 to %s",
-                      name_of(ids, ""), sem_dim_text(s, rows));
+        d = sem_error(s, a->span, "nothing says that %s is from 0 to below %s",
+                      name_of(ids, "this index"), sem_dim_text(s, rows));
         sem_hint(d, "declare the range of an input: int[B] in 0..%s; or keep inside with i %% %s",
                  dim_text(s->cx, rows), dim_text(s->cx, rows));
     } else if (!sem_known_le(s, dim_const(s->dims, 0), ids->from)) {
-        d = sem_error(s, a->span, "an index %s may be %s, below 0", name_of(ids, ""),
+        d = sem_error(s, a->span, "%s may be %s, below 0", name_of(ids, "this index"),
                       sem_dim_text(s, ids->from));
         sem_hint(d, "max(i, 0) keeps it above");
     } else if (!sem_known_le(s, ids->to, rows)) {
-        d = sem_error(s, a->span, "an index %s may be %s, but there are %s rows", name_of(ids, ""),
+        d = sem_error(s, a->span, "%s may be %s, but there are %s rows",
+                      name_of(ids, "this index"),
                       sem_dim_text(s, dim_sub(s->dims, ids->to, dim_const(s->dims, 1))),
                       sem_dim_text(s, rows));
     } else {

@@ -96,50 +96,49 @@ Expr *expr_iota(Sem *s, const Dim *from, const Dim *to, Span at)
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
-/* What is known of the whole numbers that op gives. */
+static const Dim *larger(Sem *s, const Dim *a, const Dim *b)
+{
+    if (!a || !b)
+        return NULL;
+    return sem_known_le(s, a, b) ? b : sem_known_le(s, b, a) ? a : NULL;
+}
+
+static const Dim *smaller(Sem *s, const Dim *a, const Dim *b)
+{
+    if (!a || !b)
+        return NULL;
+    return sem_known_le(s, a, b) ? a : sem_known_le(s, b, a) ? b : NULL;
+}
+
+/* What is known of the whole numbers that op gives: from <= value < to, each NULL if unknown. */
 static void find_range(Sem *s, Expr *e)
 {
-    const Dim *one = dim_const(s->dims, 1);
-    Expr      *a = e->in[0], *b = e->n_in > 1 ? e->in[1] : NULL;
-    if (e->type->dtype != DT_I32 || !b)
+    Dims       *ds = s->dims;
+    const Dim  *one = dim_const(ds, 1);
+    bool        where = strcmp(e->op, "where") == 0;
+    const Expr *a = e->n_in > 1 ? e->in[where] : NULL, *b = a ? e->in[where + 1] : NULL;
+    if (e->type->dtype != DT_I32 || !a)
         return;
-    if (strcmp(e->op, "where") == 0) {
-        a = e->in[1];
-        b = e->in[2];
-        if (!a->from || !b->from)
-            return;
-        e->from = sem_known_le(s, a->from, b->from) ? a->from
-                : sem_known_le(s, b->from, a->from) ? b->from : NULL;
-        e->to = sem_known_le(s, a->to, b->to) ? b->to
-              : sem_known_le(s, b->to, a->to) ? a->to : NULL;
-    } else if (strcmp(e->op, "add") == 0 && a->from && b->from) {
-        e->from = dim_add(s->dims, a->from, b->from);
-        e->to = dim_sub(s->dims, dim_add(s->dims, a->to, b->to), one);
-    } else if (strcmp(e->op, "sub") == 0 && a->from && b->from) {
-        e->from = dim_add(s->dims, dim_sub(s->dims, a->from, b->to), one);
-        e->to = dim_sub(s->dims, a->to, b->from);
-    } else if (strcmp(e->op, "mod") == 0 && b->from
-               && dim_same(dim_add(s->dims, b->from, one), b->to)) {
-        e->from = dim_const(s->dims, 0);
+    bool both = a->from && a->to && b->from && b->to;
+    if (where) {
+        e->from = smaller(s, a->from, b->from);
+        e->to = larger(s, a->to, b->to);
+    } else if (strcmp(e->op, "add") == 0 && both) {
+        e->from = dim_add(ds, a->from, b->from);
+        e->to = dim_sub(ds, dim_add(ds, a->to, b->to), one);
+    } else if (strcmp(e->op, "sub") == 0 && both) {
+        e->from = dim_add(ds, dim_sub(ds, a->from, b->to), one);
+        e->to = dim_sub(ds, a->to, b->from);
+    } else if (strcmp(e->op, "mod") == 0 && b->from && b->to
+               && dim_same(dim_add(ds, b->from, one), b->to)) {
+        e->from = dim_const(ds, 0);
         e->to = b->from;
-    } else if (strcmp(e->op, "max") == 0 || strcmp(e->op, "min") == 0) {
-        bool max = e->op[1] == 'a';
-        Expr *known = a->from ? a : b;
-        if (!known->from)
-            return;
-        if (a->from && b->from) {
-            e->from = sem_known_le(s, a->from, b->from) == max ? b->from : a->from;
-            e->to = sem_known_le(s, a->to, b->to) == max ? b->to : a->to;
-        } else if (max) {
-            e->from = known->from;
-        } else {
-            e->to = known->to;
-        }
-    }
-    if (!e->from || !e->to) {                    /* half known is kept only for max and min */
-        bool half = e->op[0] == 'm' && e->op[1] != 'o';
-        e->from = half ? e->from : NULL;
-        e->to = half ? e->to : NULL;
+    } else if (strcmp(e->op, "max") == 0) {
+        e->from = a->from && b->from ? larger(s, a->from, b->from) : a->from ? a->from : b->from;
+        e->to = larger(s, a->to, b->to);
+    } else if (strcmp(e->op, "min") == 0) {
+        e->from = smaller(s, a->from, b->from);
+        e->to = a->to && b->to ? smaller(s, a->to, b->to) : a->to ? a->to : b->to;
     }
 }
 
