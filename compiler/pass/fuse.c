@@ -7,9 +7,9 @@
  *     %y = sub %x, %b    ->    again where it is used. k1: m[B] = sum over C of x;
  *     %z = exp %y              y[B,C] = x - m; z[B,C] = exp(y): one kernel with two phases
  *
- * The way of a graph: fuse_roots.c says what is stored, fuse_place.c where, fuse_group.c makes units
- * and merges them, fuse_map.c, fuse_call.c and fuse_loop.c turn each unit into a step. A try may find
- * out that a value has to be stored after all; then the scope starts again, knowing that.
+ * The way of a graph: fuse_roots.c says what is stored, fuse_place.c where, fuse_group.c makes
+ * units and merges them, fuse_map.c, fuse_call.c and fuse_loop.c turn each unit into a step. A try
+ * may find out that a value has to be stored after all; then the scope starts again, knowing that.
  *
  * Needs: the ops that expand leaves. With fuse = false each op is a kernel of its own.
  */

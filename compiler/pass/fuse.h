@@ -17,7 +17,7 @@ typedef struct Scope Scope;
 typedef struct Unit  Unit;
 typedef struct Root  Root;
 
-/* ---- where a value lies --------------------------------------------------------------------- */
+/* ---- where a value lies ---------------------------------------------------------------------- */
 
 /* Element i of a value: base + sum loop[d] * iteration d, then offset + sum stride[k] * i[k].
    NULL stands for 0. */
@@ -44,7 +44,7 @@ typedef struct {
     bool  lazy;                                 /* stored only where somebody reads it          */
 } Dest;
 
-/* ---- indexes -------------------------------------------------------------------------------- */
+/* ---- indexes --------------------------------------------------------------------------------- */
 
 typedef struct { const Dim *offset, *coef[AXES_MAX]; } Form;    /* offset + sum coef[a] * axis a */
 
@@ -52,7 +52,7 @@ typedef struct { const Dim *offset, *coef[AXES_MAX]; } Form;    /* offset + sum 
    always the dims of its type, so that a reshape changes nothing. */
 typedef struct { int rank; const Dim *dim[FACTORS_MAX]; Form at[FACTORS_MAX]; } Coords;
 
-/* ---- units ---------------------------------------------------------------------------------- */
+/* ---- units ----------------------------------------------------------------------------------- */
 
 typedef enum {
     ROOT_POINT,         /* element by element                                                   */
@@ -96,7 +96,7 @@ struct Unit {
     Root   **owner;                             /* whose value it stores                        */
 };
 
-/* ---- scopes --------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 /* How a loop's carried value is kept. */
 typedef enum {
@@ -123,13 +123,13 @@ typedef struct {                                /* of a LOOP node               
     VEC(Root *) start;                          /* copies of initial values                     */
 } LoopPlan;
 
-/* A sum of products: the first writes, the others add. */
+/* h = a @ b + c @ d + bias: the first product writes, the others add. */
 typedef struct Products { VEC(Node *) at; Node *bias; } Products;
 
 typedef struct {
     bool   live, free, root, need, own;
     bool   folded;                              /* part of a sum of products                    */
-    Products *sum;                              /* of an addition that products do: h = a @ b + c @ d + bias */
+    Products *sum;                              /* of an addition that products do              */
     int    uses;                                /* by nodes and sinks, views looked through     */
     int    readers;                             /* by nodes that read it where it lies          */
     int    cost, loads;                         /* of what is computed in place                 */
@@ -208,7 +208,8 @@ Form form_scale(Fuser *f, const Form *a, const Dim *by);
 bool form_equal(const Form *a, const Form *b);
 Form coords_linear(Fuser *f, const Coords *c);
 
-typedef struct { int axis, n; const Dim *dim[RANK_MAX]; } Split;    /* an axis that should be several; n 0 = none */
+typedef struct { int axis, n; const Dim *dim[RANK_MAX]; } Split;
+                                                /* an axis that should be several; n 0 = none   */
 
 /* c along the dims wanted. False: an index cannot be taken apart; *split says which axis would
    have to be split. size[a]: of kernel axis a. */
@@ -230,21 +231,22 @@ Scope *scope_of(Scope *s, const Node *n);
 Node  *node_resolve(Scope **s, Node *n);
 RootKind root_kind(const Node *n);
 
-/* ---- fuse_place.c: where they are stored ------------------------------------------------------ */
+/* ---- fuse_place.c: where they are stored ----------------------------------------------------- */
 
 void    place_leaves(Scope *s);                 /* views of what lies somewhere already         */
 void    place_values(Scope *s);
 void    place_give(Scope *s, Node *n, const Dest *d);       /* n goes to d                      */
-Root   *place_copy(Scope *s, Node *of, Node *n, const Dest *d);     /* n is copied to d, a piece of `of` */
+/* n is copied to d; who reads `of` waits for that. NULL: it lies there already. */
+Root   *place_copy(Scope *s, Node *of, Node *n, const Dest *d);
 Buffer *buffer_new(Fuser *f, const char *name, const Type *t, const Node *n);
 void    buffer_use(Fuser *f, Buffer *b);        /* it has an id and a unique name from now on   */
 bool    place_view(Scope *s, Node *n, View *out);           /* where n can be read              */
 Root   *root_new(Scope *s, Node *n, RootKind kind);
 
-/* ---- fuse_group.c: units, what they depend on, merging, order --------------------------------- */
+/* ---- fuse_group.c: units, what they depend on, merging, order -------------------------------- */
 
 void  group_units(Scope *s);                    /* one unit per root and call                   */
-bool  group_check(Scope *s);                    /* false: a carry cannot be overwritten, try again */
+bool  group_check(Scope *s);                    /* false: a carry cannot be overwritten; again  */
 void  group_merge(Scope *s);
 Unit *group_next(Scope *s);                     /* the next one whose inputs are made; NULL     */
 bool  set_has(const Set *a, int i);
@@ -252,7 +254,7 @@ bool  sets_meet(const Set *a, const Set *b);
 bool  root_is_read(const Scope *s, const Root *r);          /* by another unit                  */
 bool  group_writes(Scope *s, const Unit *u, Node *n);       /* u itself writes where n lies     */
 
-/* ---- fuse_map.c, fuse_value.c: the kernel of a unit ------------------------------------------- */
+/* ---- fuse_map.c, fuse_value.c: the kernel of a unit ------------------------------------------ */
 
 /* Why a kernel cannot be built, and what would help: storing a value, reading it through a dense
    copy, not overwriting carry `temp`. */
@@ -284,28 +286,28 @@ typedef struct {
 bool map_build(Scope *s, Unit *u, MapFailure *why);
 void map_finish(Scope *s, Unit *u);             /* adds, names; the step                        */
 int  map_argument(MapBuild *m, const View *v);
-bool map_root_coords(MapBuild *m, const Root *r, Coords *c);    /* of the value itself              */
-int  value_of_root(MapBuild *m, int i);             /* -1: cannot be built                          */
+bool map_root_coords(MapBuild *m, const Root *r, Coords *c);    /* of the value itself          */
+int  value_of_root(MapBuild *m, int i);         /* -1: cannot be built                          */
 bool map_access(MapBuild *m, Node *n, const View *v, const Coords *c, Access *a);
-void map_tidy(MapBuild *m);                         /* fuse_space.c: phases, axes, levels           */
+void map_tidy(MapBuild *m);                     /* fuse_space.c: phases, axes, levels           */
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 void    step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward);
 AddKind dest_add(Dest *d);                      /* and marks it as started                      */
 
-/* ---- fuse_call.c, fuse_loop.c ------------------------------------------------------------------ */
+/* ---- fuse_call.c, fuse_loop.c ---------------------------------------------------------------- */
 
 void call_finish(Scope *s, Unit *u);
 void loop_plan(Scope *s, Node *n);              /* places of carries and stacks                 */
 void loop_place_result(Scope *s, int k, Node *n);           /* result k of the body             */
-bool loop_use_temp(Scope *s, int k);            /* carry k of this body goes over a copy; false: it does */
+bool loop_use_temp(Scope *s, int k);            /* carry k goes over a copy; false: it does     */
 Node *loop_result(const Graph *body, int k);
 void loop_finish(Scope *s, Unit *u);
 void scope_run(Scope *s);                       /* fuse.c                                       */
 void copy_dense(Scope *s, Node *n, View *to);   /* a step that copies n; to: where it lies then  */
 
-/* ---- fuse_text.c: names and formulas ------------------------------------------------------------ */
+/* ---- fuse_text.c: names and formulas --------------------------------------------------------- */
 
 void        text_hints(Scope *s);
 const char *text_buffer_name(Scope *s, const Node *n);

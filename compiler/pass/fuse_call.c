@@ -1,8 +1,8 @@
 /* fuse_call.c -- products, attention and scatter: operands as the runtime takes them.
  *
- * In: a call and views of its operands. Out: a kernel of that kind and a step. The idea: a matrix may
- * lie in memory either way round and with any distance between its rows, heads may lie inside packed
- * rows; only what no stride describes is copied first.
+ * In: a call and views of its operands. Out: a kernel of that kind and a step. The idea: a matrix
+ * may lie in memory either way round and with any distance between its rows, heads may lie inside
+ * packed rows; only what no stride describes is copied first.
  */
 #include "pass/fuse.h"
 

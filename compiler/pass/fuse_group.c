@@ -45,7 +45,7 @@ static void set_join(Set *a, const Set *b)
 
 /* ---- who makes what, who reads what ---------------------------------------------------------- */
 
-/* The tokens that must be made before n can be read where it lies; with copies, wherever it lies. */
+/* The tokens that must be made before n can be read; with copies, wherever it lies. */
 static void add_makers_of(Scope *s, Node *n, bool copies, Set *to)
 {
     const Info *x = &s->at[n->id];
@@ -283,7 +283,8 @@ bool group_check(Scope *s)
 {
     for (int k = 0; s->plan && k < s->loop->n_carry; k++) {
         int token = s->at[s->g->args.at[k]->id].token;
-        if (s->temp[k] || s->plan->carry[k].kind != CARRY_PLACE || !s->at[s->g->args.at[k]->id].live)
+        bool live = s->at[s->g->args.at[k]->id].live;
+        if (s->temp[k] || s->plan->carry[k].kind != CARRY_PLACE || !live)
             continue;
         for (int i = 0; i < s->units.len; i++)
             for (int j = 0; j < s->units.len; j++) {
@@ -395,7 +396,8 @@ static int64_t space_size(Scope *s, const Unit *u)
     int64_t most = 1;
     for (int i = 0; i < u->roots.len; i++) {
         const Root *r = u->roots.at[i];
-        int64_t n = size_in_training(s->f, r->outer) * (r->row ? size_in_training(s->f, r->row) : 1);
+        int64_t n = size_in_training(s->f, r->outer);
+        n *= r->row ? size_in_training(s->f, r->row) : 1;
         most = n > most ? n : most;
     }
     return most;

@@ -1,10 +1,10 @@
 /* fuse_loop.c -- loops: where carries and stacked results live.
  *
- * In: a LOOP node and what its results are used for. Out: views for the arguments and results of the
- * body, then a Step with the body's steps. The idea: nothing is moved from iteration to iteration.
+ * In: a LOOP node and what its results are used for. Out: views for the arguments and results of
+ * the body, then a Step with the body's steps. The idea: nothing is moved between iterations.
  *     place   a carried value has one buffer and is overwritten
- *     slots   if every state of it is kept anyway (a stack of arguments or next values), they lie in
- *             one buffer of trip + 1 slots: iteration i reads slot i and writes slot i + 1
+ *     slots   if every state of it is kept anyway (a stack of arguments or next values), they lie
+ *             in one buffer of trip + 1 slots: iteration i reads slot i and writes slot i + 1
  *     sum     a value that starts at zero and to which the body only adds is never carried: what is
  *             added is added where the sum belongs (the gradient of a shared parameter)
  * A stacked result is written into its slot of the stack, wherever the stack has its place.
@@ -228,7 +228,8 @@ static void plan_stack(Scope *s, Node *n, int j, LoopPlan *p)
     Dest *d = &p->stack[j];
     if (!p->stack_slot[j] && (!r || !take_place(s, r, true, d))) {
         const Type *t = n->types[l->n_carry + j];
-        *d = (Dest){ .view = view_dense(s->f, buffer_new(s->f, text_stack_name(s, n, j), t, n), t) };
+        Buffer *b = buffer_new(s->f, text_stack_name(s, n, j), t, n);
+        *d = (Dest){ .view = view_dense(s->f, b, t) };
     }
     if (r)
         finish_result(s, r, &d->view);

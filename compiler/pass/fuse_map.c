@@ -1,8 +1,8 @@
 /* fuse_map.c -- the kernel of a unit: its index space, its values, what it stores.
  *
  * In: a unit (roots with destinations). Out: a MAP kernel and its operands, or why there is none.
- * The idea: choose the axes that the roots agree on and build; where an index has to be taken apart,
- * split that axis and build again. A dear value that a later phase reads again is stored and loaded.
+ * The idea: choose the axes that the roots agree on and build; where an index has to be taken
+ * apart, split that axis and build again. A dear value that a later phase reads waits in memory.
  */
 #include "pass/fuse.h"
 
@@ -282,7 +282,8 @@ static bool *along_row(const MapBuild *m)
         else if (v->kind == VAL_DRAW)
             elem[i] |= v->sample.stride[m->n_outer] || v->element.stride[m->n_outer];
         else if (v->kind == VAL_LOAD)
-            elem[i] = v->access.stride[m->n_outer] || (v->access.index >= 0 && elem[v->access.index])
+            elem[i] = v->access.stride[m->n_outer]
+                      || (v->access.index >= 0 && elem[v->access.index])
                       || (v->access.guard >= 0 && elem[v->access.guard]);
     }
     return elem;

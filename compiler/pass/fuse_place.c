@@ -2,8 +2,9 @@
  *
  * In: which values are stored, and the sinks. Out: roots and calls with their destinations, and a
  * view for each value that lies somewhere. The idea: places are handed from users to makers, last
- * node first. A gradient, an output, a slice of a concatenation, the next state of a loop is written
- * where it belongs by whoever makes it; a reshape or transpose hands the place on to its input.
+ * node first. A gradient, an output, a slice of a concatenation, the next state of a loop is
+ * written where it belongs by whoever makes it; a reshape or transpose hands the place on to its
+ * input.
  * Who cannot take a place keeps its own, and a copy follows.
  */
 #include "pass/fuse.h"

@@ -198,7 +198,8 @@ static const char *const level_names[] = { "once", "row", "elem" };
 static void print_value(Printer *p, int i)
 {
     const Value *v = &p->k->values.at[i];
-    text_add(p->t, "    v%d: %s %s.%d = ", i, dtype_name(v->dtype), level_names[v->level], v->phase);
+    text_add(p->t, "    v%d: %s %s.%d = ", i, dtype_name(v->dtype), level_names[v->level],
+             v->phase);
     switch (v->kind) {
     case VAL_LOAD:  print_access(p, &v->access); break;
     case VAL_CONST: text_add(p->t, "%.17g", v->number); break;

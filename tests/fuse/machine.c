@@ -112,7 +112,7 @@ static void put(Machine *m, const Step *s, int arg, int64_t at, AddKind add, dou
     *c = adds(m, add) ? *c + x : x;
 }
 
-/* ---- random numbers: op/random.c on one element ----------------------------------------------- */
+/* ---- random numbers: op/random.c on one element ---------------------------------------------- */
 
 static double draw(const Machine *m, const Value *v, const double *iter, int64_t sample,
                    int64_t element)
@@ -356,8 +356,8 @@ static void run_map(Machine *m, const Step *s)
             put(m, s, f->access.arg, dim_of(m, f->access.offset), f->add, c.total[i]);
         for (int64_t e = 0; f->kind == EFFECT_COLUMN && e < width; e++)
             put(m, s, f->access.arg,
-                dim_of(m, f->access.offset) + e * dim_of(m, f->access.stride[k->n_axes - 1]), f->add,
-                c.column[i * width + e]);
+                dim_of(m, f->access.offset) + e * dim_of(m, f->access.stride[k->n_axes - 1]),
+                f->add, c.column[i * width + e]);
     }
     arena_free(a);
 }
@@ -456,7 +456,8 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
     const Attention *p = &s->kernel->attention;
     int64_t D = dim_of(m, p->D), E = dim_of(m, p->E), S = dim_of(m, p->S);
     double  scale = p->scale != 0 ? p->scale : 1 / sqrt((double)D), own = 0;
-    int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]), y0 = head_at(m, &p->y, at[0], at[1], at[2]);
+    int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]);
+    int64_t y0 = head_at(m, &p->y, at[0], at[1], at[2]);
     int64_t g0 = head_at(m, &p->d_y, at[0], at[1], at[2]);
     int64_t dq0 = head_at(m, &p->d_q, at[0], at[1], at[2]);
     scores(m, s, 3, 4, at, x);

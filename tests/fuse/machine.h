@@ -1,4 +1,4 @@
-/* machine.h -- a machine that executes kernel IR in double precision. For the tests of this folder. */
+/* machine.h -- a machine that executes kernel IR in double precision. */
 #ifndef GRADCC_TEST_MACHINE_H
 #define GRADCC_TEST_MACHINE_H
 

@@ -305,7 +305,8 @@ static Node *make_draw(Maker *m, Node *x)
     Attr  attr = { .stream = intern(m->p->cx, name) };
     Node *u = ir_typed(m->g, pick(m, 3) ? OP_UNIFORM : OP_NORMAL, x->type, m->depth, m->iter, &attr,
                        nowhere());
-    Node *half = ir_const(m->g, DT_F64, 0.5, nowhere()), *zero = ir_const(m->g, DT_F64, 0, nowhere());
+    Node *half = ir_const(m->g, DT_F64, 0.5, nowhere());
+    Node *zero = ir_const(m->g, DT_F64, 0, nowhere());
     return ir_where(m->g, ir_binary(m->g, OP_LT, u, half, nowhere()), x, zero, nowhere());
 }
 

@@ -270,7 +270,8 @@ static void check_graph(Test *t, Graph *g, const char *name, bool train, bool te
     }
 }
 
-static Program *read_program(Context *cx, const char *prelude, const char *path, int n, char **given)
+static Program *read_program(Context *cx, const char *prelude, const char *path, int n,
+                             char **given)
 {
     size_t   len = strlen(path);
     Program *p = NULL;
