@@ -2,7 +2,8 @@
  *
  * In: a graph after grad. Out: the same without cross entropy, whose parts fuse into row kernels
  * like any others, and without stop_gradient, which has done its work. With all, attention and its
- * gradient too: for checks, and for -O0.
+ * gradient too: for checks, and for -O0. Cubes become products only here, because the derivative
+ * of a power, 3 x^2, is less work than that of two products.
  *
  *     %ce   = cross_entropy %x, %t        ->        %m = amax %x, axes 1  ...
  *     %loss = result 0 %ce
@@ -16,11 +17,22 @@ static bool stays_whole(Op op, bool all)
     return !op_row(op)->expand || (!all && (op == OP_ATTENTION || op == OP_ATTENTION_GRAD));
 }
 
+/* x^3 as x x x; NULL for other powers. */
+static Node *expand_power(Graph *to, const Node *n)
+{
+    if (n->op != OP_POW || n->in[1]->op != OP_CONST || n->in[1]->attr.value != 3)
+        return NULL;
+    Node *square = ir_binary(to, OP_MUL, n->in[0], n->in[0], n->span);
+    return ir_binary(to, OP_MUL, square, n->in[0], n->span);
+}
+
 static Node *expand_node(Graph *to, Node *n, void *user)
 {
     const bool all = *(const bool *)user;
     if (n->op == OP_STOP)
         return n->in[0];
+    if (n->op == OP_POW)
+        return expand_power(to, n);
     Node *custom = n->op == OP_RESULT ? n->in[0] : n;
     if (custom->n_out > 1 && n->op != OP_RESULT)
         return NULL;

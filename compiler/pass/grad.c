@@ -402,7 +402,7 @@ static void report_unused(Context *cx, Graph *g)
             if (g->nodes.at[k]->op == OP_PARAM && g->nodes.at[k]->attr.index == i)
                 cut = find_cut(cx, g, g->nodes.at[k]);
         if (!cut) {
-            diag_error(cx, param->span, "parameter %s is not used by any loss", param->path);
+            diag_error(cx, param->span, "parameter %s is not used by the loss", param->path);
             continue;
         }
         Diag *d = diag_error(cx, param->span, "the gradient of parameter %s is always zero",

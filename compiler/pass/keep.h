@@ -75,7 +75,7 @@ bool     rebuild_is_second(const Rebuild *r, const Node *n);
 /* name, undoes and side of a loop, for its successor; the value that stands for it. */
 Node    *rebuild_provenance(Node *made, const Node *n);
 
-/* ---- keep_nest.c ------------------------------------------------------------------------------ */
+/* ---- keep_nest.c ---------------------------------------------------------------------------- */
 
 /* The same for pairs of loops of which one stands in a loop and the other in a later one. */
 Graph *keep_nested(Context *cx, Graph *g);
