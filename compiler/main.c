@@ -81,6 +81,12 @@ static int compile(Context *cx, const Options *opt)
     const Places at = build_find_places(cx);
     Text         out = text_new(cx->arena);
     const char  *name = build_output_name(cx, opt);
+    if (at.prelude == NULL && !opt->ir && opt->emit != EMIT_AST) {
+        const Span nowhere = { 0 };
+        Diag *d = diag_error(cx, nowhere, "prelude.model is not beside this gradcc");
+        diag_hint(d, "build gradcc with make, or install it with make install");
+        return EXIT_MISTAKE;
+    }
     if (!pipeline_run(cx, opt, at.prelude, &out))
         return EXIT_MISTAKE;
     if (opt->deps == DEPS_ONLY)

@@ -259,8 +259,9 @@ const char *pipeline_check_names(Context *cx, const Options *opt)
 static void dump_graphs(Run *r, Text *out)
 {
     const Slots s = graphs_of(r);
+    ir_print_header(out, r->program);
     for (int i = 0; i < s.len; i++) {
-        text_put(out, i ? "\n" : "");
+        text_put(out, "\n");
         ir_print(out, *s.at[i]);
     }
 }

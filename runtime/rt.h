@@ -58,6 +58,34 @@ static inline ptrdiff_t rt_chunk(ptrdiff_t rows, int chunk, int chunks)     /* w
     return rows * chunk / chunks;
 }
 
+static inline double rt_sum_chunks(const double *part, int chunks)
+{
+    double sum = 0;
+    for (int chunk = 0; chunk < chunks; chunk++)
+        sum += part[chunk];
+    return sum;
+}
+
+/* Partial sums of columns: one row of n per chunk, zeroed before, added up in order afterwards. */
+#define RT_DEFINE_COLUMNS(real, suffix) \
+    static inline real *rt_zeros_##suffix(real *row, ptrdiff_t n) \
+    { \
+        for (ptrdiff_t i = 0; i < n; i++) \
+            row[i] = 0; \
+        return row; \
+    } \
+    static inline void rt_add_rows_##suffix(real *restrict to, const real *restrict rows, \
+                                            int n_rows, ptrdiff_t n, bool add) \
+    { \
+        for (ptrdiff_t i = 0; i < n; i++) \
+            to[i] = add ? to[i] + rows[i] : rows[i]; \
+        for (int row = 1; row < n_rows; row++) \
+            for (ptrdiff_t i = 0; i < n; i++) \
+                to[i] += rows[row*n + i]; \
+    }
+RT_DEFINE_COLUMNS(float, f32)
+RT_DEFINE_COLUMNS(double, f64)
+
 static inline size_t rt_above(size_t at, size_t end)        /* the higher of two offsets */
 {
     return at > end ? at : end;

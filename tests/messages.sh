@@ -49,7 +49,7 @@ def pattern(message):
     return re.compile('.*'.join(re.escape(p) for p in parts))
 
 seen = []
-for path in glob.glob('tests/errors/*.err') + glob.glob('tests/cli/*.err'):
+for path in glob.glob('tests/errors/*.err') + ['tests/cli/run.sh']:
     seen += open(path, encoding='utf-8', errors='replace').read().split('\n')
 seen = '\n'.join(seen)
 

@@ -139,6 +139,7 @@ static void declare_totals(MapWriter *m, bool chunked)
     }
 }
 
+/* Adds the totals to where they belong. */
 static void store_totals(MapWriter *m, bool chunked)
 {
     Arena *a = m->e->cx->scratch;
@@ -146,14 +147,9 @@ static void store_totals(MapWriter *m, bool chunked)
         const Effect *f = &m->k->effects.at[i];
         if (!is_total(f))
             continue;
-        if (chunked) {
-            line(m, arena_printf(a, "double %s = 0;", m->total[i]));
-            line(m, "for (int chunk = 0; chunk < chunks; chunk++)");
-            m->indent += INDENT;
-            line(m, arena_printf(a, "%s += %s[chunk];", m->total[i], m->partial[i]));
-            m->indent -= INDENT;
-        }
-        map_write(m, f, (Code){ m->total[i], PREC_PRIMARY, false, NULL }, DT_F64);
+        const char *sum = chunked ? arena_printf(a, "rt_sum_chunks(%s, chunks)", m->partial[i])
+                                  : m->total[i];
+        map_write(m, f, (Code){ sum, PREC_PRIMARY, false, NULL }, DT_F64);
     }
 }
 
@@ -236,62 +232,53 @@ static void write_columns(MapWriter *m)
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* The partial rows of column sum number n of this kernel lie in its last argument. */
-static const char *partial_row(MapWriter *m, int n, const char *chunk)
+static const char *partial_rows(MapWriter *m, int n)
 {
-    Arena      *a = m->e->cx->scratch;
     const char *work = m->w->arg[m->k->args.len - 1];
     const char *size = dim_c_factor(&m->w->dims, m->k->axis[m->n_outer]);
-    if (strcmp(chunk, "0") == 0)
-        return n == 0 ? work : arena_printf(a, "%s + (ptrdiff_t)%d*RT_CHUNKS*%s", work, n, size);
-    return n == 0 ? arena_printf(a, "%s + (ptrdiff_t)%s*%s", work, chunk, size)
-                  : arena_printf(a, "%s + (ptrdiff_t)(%d*RT_CHUNKS + %s)*%s", work, n, chunk, size);
+    return n == 0 ? work : arena_printf(m->e->cx->scratch, "%s + %d*RT_CHUNKS*%s", work, n, size);
 }
+
+static const char *suffix_of(DType t) { return t == DT_F64 ? "f64" : "f32"; }
 
 static void open_partial_columns(MapWriter *m)
 {
-    Arena *a = m->e->cx->scratch;
-    int    n = 0;
+    Arena      *a = m->e->cx->scratch;
+    const Dim  *columns = m->k->axis[m->n_outer];
+    int         n = 0;
     for (int i = 0; i < m->k->effects.len; i++) {
         const Effect *f = &m->k->effects.at[i];
         if (f->kind != EFFECT_COLUMN)
             continue;
-        const char *type = c_type(m->e, m->k->values.at[f->value].dtype);
+        const DType type = m->k->values.at[f->value].dtype;
         m->column[i] = names_take(m->e, m->w->names,
                                   arena_printf(a, "part_%s", m->w->arg[f->access.arg]));
         m->column_index = m->index[m->n_outer];
-        line(m, arena_printf(a, "%s *restrict %s = %s;", type, m->column[i],
-                             partial_row(m, n++, "chunk")));
-        line(m, "RT_SIMD()");
-        open_loop(m, m->n_outer, "0", size_text(m, m->k->axis[m->n_outer]), false);
-        line(m, arena_printf(a, "%s[%s] = 0;", m->column[i], m->index[m->n_outer]));
-        close_loop(m, false);
+        line(m, arena_printf(a, "%s *restrict %s = rt_zeros_%s(%s + chunk*%s, %s);",
+                             c_type(m->e, type), m->column[i], suffix_of(type),
+                             partial_rows(m, n++), dim_c_factor(&m->w->dims, columns),
+                             size_text(m, columns)));
     }
 }
 
 static void store_partial_columns(MapWriter *m)
 {
-    Arena *a = m->e->cx->scratch;
-    int    n = 0;
+    Arena     *a = m->e->cx->scratch;
+    const Dim *columns = m->k->axis[m->n_outer];
+    int        n = 0;
     for (int i = 0; i < m->k->effects.len; i++) {
-        Effect f = m->k->effects.at[i];
-        if (f.kind != EFFECT_COLUMN)
+        const Effect *f = &m->k->effects.at[i];
+        if (f->kind != EFFECT_COLUMN)
             continue;
-        const DType type = m->k->values.at[f.value].dtype;
-        for (int later = 0; later < 2; later++) {
-            if (later) {
-                line(m, "for (int chunk = 1; chunk < chunks; chunk++) {");
-                m->indent += INDENT;
-                f.add = ADD_ALWAYS;
-            }
-            const char *part = later ? "part" : m->column[i];
-            line(m, arena_printf(a, "const %s *restrict %s = %s;", c_type(m->e, type), part,
-                                 partial_row(m, n, later ? "chunk" : "0")));
-            store_column(m, &f, part, m->index[m->n_outer], "0",
-                         size_text(m, m->k->axis[m->n_outer]));
-        }
-        n++;
-        m->indent -= INDENT;
-        line(m, "}");
+        if (!dim_is(f->access.stride[m->n_outer], 1))
+            bug("kernel %s: a sum of columns is not dense", m->k->name);
+        const char *flag = c_flag(m->w, f->add), *to = m->w->arg[f->access.arg];
+        if (!dim_is(f->access.offset, 0))
+            to = arena_printf(a, "%s + %s", to, dim_c_factor(&m->w->dims, f->access.offset));
+        line(m, arena_printf(a, "rt_add_rows_%s(%s, %s, chunks, %s, %s);",
+                             suffix_of(m->k->values.at[f->value].dtype), to, partial_rows(m, n++),
+                             size_text(m, columns), flag ? flag : f->add == ADD_ALWAYS ? "true"
+                                                                                      : "false"));
     }
 }
 

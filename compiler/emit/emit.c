@@ -233,16 +233,23 @@ void emit_call(Text *t, int indent, const char *head, const char *const *arg, in
     text_put(t, tail);
 }
 
-/* The last space before the limit that is not inside a string; 0 = none. */
+/* Where to break: the last space before the limit that is not inside a string, in the second half
+   of the line at the one with the fewest brackets open around it. 0 = none. */
 static size_t break_point(const char *s, size_t room)
 {
     size_t best = 0;
+    int    depth = 0, best_depth = 0;
     bool   quoted = false;
     for (size_t i = 0; s[i] && i <= room; i++) {
         if (s[i] == '"' && (i == 0 || s[i - 1] != '\\'))
             quoted = !quoted;
-        if (s[i] == ' ' && !quoted && i > 0)
-            best = i;
+        if (quoted)
+            continue;
+        depth += (s[i] == '(' || s[i] == '[' || s[i] == '{') - (s[i] == ')' || s[i] == ']' || s[i] == '}');
+        if (s[i] != ' ' || i == 0 || (best > room / 2 && depth > best_depth))
+            continue;
+        best = i;
+        best_depth = depth;
     }
     return best;
 }

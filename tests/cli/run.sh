@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# The command line: exit codes, messages, files written whole or not at all, the same bytes again.
+set -u
+cd "$(dirname "$0")/../.."
+: "${BUILD:=build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+cat > "$work/tiny.model" <<'MODEL'
+const D = 4
+batch B
+model tiny(x: [B, D], y: [B, 1]) {
+    f : linear[D, 1]
+    output guess = f(x)
+    loss = mean((guess - y)^2)
+}
+MODEL
+sed 's/guess - y/guess - z/' "$work/tiny.model" > "$work/wrong.model"
+
+ok()  { echo "ok cli/$1"; }
+bad() { echo "not ok cli/$1: $2"; }
+
+# expect NAME CODE TEXT COMMAND...: the exit code, and a text somewhere in stdout or stderr
+expect() {
+    local name=$1 code=$2 text=$3 got out; shift 3
+    out=$("$@" 2>&1); got=$?
+    if [ $got -ne "$code" ]; then echo "$out" | head -n 5 >&2; bad "$name" "exit code $got, not $code"
+    elif ! grep -qF -- "$text" <<< "$out"; then echo "$out" | head -n 5 >&2; bad "$name" "no '$text'"
+    else ok "$name"; fi
+}
+
+g=$(realpath "$GRADCC") t=$work/tiny.model
+expect help 0 'usage: gradcc [options] FILE.model' "$g" --help
+expect version 0 'gradcc ' "$g" --version
+expect no-model 2 'no model given' "$g"
+expect two-models 2 'one model at a time' "$g" "$t" "$t"
+expect unknown-option 2 'hint: did you mean --emit?' "$g" --emti=c "$t"
+expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c' "$g" --emit=asm "$t"
+expect missing-value 2 '-o needs a value: FILE' "$g" "$t" -o
+expect extra-value 2 '--help takes no value' "$g" --help=yes
+expect define-form 2 'write it as -D name=value' "$g" -D D "$t"
+expect number-form 2 'is no number from 0' "$g" -ferror-limit=x "$t"
+expect unknown-pass 2 'simplfy is no pass: did you mean simplify?' "$g" --dump-after=simplfy "$t"
+expect needed-pass 2 'the pass lower cannot be skipped' "$g" --skip=lower "$t"
+expect no-file 1 'error: cannot open no.model: No such file or directory' "$g" --emit=c no.model
+expect folder 1 'error: cannot read' "$g" --emit=c "$work"
+expect no-folder 1 'error: cannot write' "$g" --emit=c "$t" -o "$work/no/out.c"
+expect mistakes 1 'unknown' "$g" --emit=c "$work/wrong.model"
+expect list-passes 0 'fuse      tensor IR        -> kernel IR' "$g" --list-passes
+expect list-ops 0 'matmul' "$g" --list-ops
+expect rules 0 '' "$g" --check-rules
+expect emit-ast 0 'model tiny' "$g" --emit=ast "$t"
+expect emit-ir 0 'graph train(' "$g" --emit=ir "$t"
+expect emit-grad 0 'gradient of f.weight = ' "$g" --emit=grad "$t"
+expect emit-plan 0 'plan of train' "$g" --emit=plan "$t"
+expect emit-c 0 'const RtModel tiny' "$g" --emit=c "$t"
+expect fp64 0 'double *restrict' "$g" --emit=c --precision=fp64 "$t"
+expect define 0 'D = 9,' "$g" --emit=c -DD=9 "$t"
+expect define-unknown 1 'no constant' "$g" --emit=c -D E=9 "$t"
+expect dump 0 '# after grad' "$g" --dump-after=grad "$t"
+expect stop 0 'graph train(' "$g" --stop-after=lower "$t"
+expect stdin 0 'const RtModel tiny' sh -c "'$g' --emit=c - < '$t'"
+expect full-disk 1 'cannot write' sh -c "'$g' --emit=c '$t' > /dev/full"
+expect depfile 0 'out: ' "$g" -M -MT out "$t"
+expect time 0 'emit ' "$g" --emit=c --time-passes "$t"
+expect cc-missing 1 'cannot start no-such-cc' "$g" --cc no-such-cc "$t" -o "$work/tiny"
+expect cc-fails 1 'failed with exit code' "$g" --cflags=--no-such-flag "$t" -o "$work/tiny"
+expect directory-output 1 'it is a directory' "$g" "$t" -o "$work"
+rm -f /tmp/gradcc-??????.c                      # kept by cc-fails on purpose
+
+# An installation elsewhere finds nothing beside itself and says so.
+mkdir -p "$work/x/bin" "$work/x/share/gradcc"
+cp "$g" "$work/x/bin/"
+expect no-prelude 1 'prelude.model is not beside this gradcc' "$work/x/bin/gradcc" --emit=c "$t"
+cp models/prelude.model "$work/x/share/gradcc/"
+expect moved 0 'const RtModel tiny' "$work/x/bin/gradcc" --emit=c "$t"
+expect no-runtime 1 'the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc' \
+    "$work/x/bin/gradcc" "$t" -o "$work/tiny"
+
+# All or nothing: after an error the old file is as it was, and nothing else lies there.
+mkdir "$work/out"; echo old > "$work/out/a.c"
+"$g" --emit=c "$work/wrong.model" -o "$work/out/a.c" 2> /dev/null
+if [ "$(cat "$work/out/a.c")" = old ] && [ "$(ls "$work/out")" = a.c ]; then ok atomic
+else bad atomic "an error changed the output"; fi
+
+# The same bytes, wherever the model lies and wherever it is called from.
+"$g" --emit=c "$t" > "$work/1.c"
+(cd "$work" && "$g" --emit=c "$t") > "$work/2.c"
+if cmp -s "$work/1.c" "$work/2.c"; then ok same-bytes; else bad same-bytes "two runs differ"; fi
+if grep -q "$work" "$work/1.c"; then bad no-paths "an absolute path is in the output"; else ok no-paths; fi
+
+# IR text goes both ways.
+"$g" --emit=ir "$t" > "$work/a.ir" && "$g" --ir "$work/a.ir" --only=simplify > "$work/b.ir" 2> "$work/err"
+"$g" --ir "$work/b.ir" --only=simplify > "$work/c.ir" 2>> "$work/err"
+if [ -s "$work/b.ir" ] && cmp -s "$work/b.ir" "$work/c.ir"; then ok ir-both-ways
+else cat "$work/err" >&2; bad ir-both-ways "reading IR and printing it differ"; fi
+
+# An executable.
+if "$g" "$t" -o "$work/tiny" 2> "$work/err" && "$work/tiny" --help > "$work/help" 2>&1 && [ -s "$work/help" ]
+then ok executable; else cat "$work/err" >&2; bad executable "it is not built or does not start"; fi

@@ -1,0 +1,643 @@
+/* double_.c -- generated from names.model by gradcc 0.1.
+ * Do not edit: edit the model.
+ *
+ * command   gradcc --emit=c names.model
+ * source    names.model, 15 lines, crc32 6adbf80d
+ * contents  1 dimensions  2 parameters  3 memory map  4 kernels
+ *           5 forward     6 backward    7 step        8 model table
+ * size      20 parameters; arena 1.7 KiB at B = 16, row = 16, full at step 7 of 9
+ */
+#include "rt.h"
+
+/* ---- 1 dimensions ------------------------------------------------------- */
+
+enum {                                  /* fixed when the model was compiled */
+    int_max = 3,                        /* names.model:2 */
+    N = 2,                              /* names.model:2 */
+};
+
+typedef struct {                        /* known when the program starts */
+    ptrdiff_t B;                        /* samples in a micro-step  names.model:3 */
+    ptrdiff_t row_;                     /* names.model:4 */
+} Dims;
+
+/* ---- 2 parameters ------------------------------------------------------- */
+
+enum {                                                     /* first element in the flat buffer */
+    P_restrict_weight = 0,                                 /* [int_max,int_max] names.model:7 */
+    P_restrict_bias = P_restrict_weight + int_max*int_max, /* [int_max]      names.model:7 */
+    P_s_weight = P_restrict_bias + int_max,                /* [N,int_max]    names.model:8 */
+    P_s_bias = P_s_weight + int_max*N,                     /* [N]            names.model:8 */
+    P_COUNT = P_s_bias + N,
+};
+
+static const RtParam double__params[] = {
+    { .path = "restrict.weight", .role = RT_WEIGHT, .decay = true, .rank = 2,
+      .shape = { int_max, int_max }, .at = P_restrict_weight,
+      .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "names.model:7" },
+    { .path = "restrict.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { int_max },
+      .at = P_restrict_bias, .init = { RT_ZEROS, 0.0 }, .where = "names.model:7" },
+    { .path = "s.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { N, int_max },
+      .at = P_s_weight, .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "names.model:8" },
+    { .path = "s.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { N }, .at = P_s_bias,
+      .init = { RT_ZEROS, 0.0 }, .where = "names.model:8" },
+};
+
+/* ---- 3 memory map ------------------------------------------------------- */
+
+/* The arena of a training step: 1.7 KiB at B = 16, row = 16.
+ * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ *
+ *   buffer                shape         type      offset       bytes  written  last read
+ *   restrict              [B,int_max]   f32          768         192        1          2
+ *   k1_a                  [B,int_max]   f32          768         192        2          8  in pla...
+ *   rt_exp_a              [B,int_max]   f32          960         192        2          8
+ *   rt_exp                [B,int_max]   f32         1152         192        2          8
+ *   at                    [B,int_max]   f32          512         192        2          7
+ *   p                     [B,N]         f32         1344         128        3          5
+ *   lse                   [B]           f32          704          64        4          5
+ *   d_p                   [B,N]         f32         1536         128        5          7
+ *   d_at                  [B,int_max]   f32         1344         192        6          8  over p
+ *   d_restrict            [B,int_max]   f32         1536         192        8          9  over d_p
+ *   work_d_s_bias         [64,N]        f32            0         512        5          5
+ *   work_d_restrict_bias  [64,int_max]  f32            0         768        8          8  over a...
+ */
+
+typedef struct { size_t restrict_, k1_a_, rt_exp_a_, rt_exp_, at_, p_, lse, d_p_, d_at, d_restrict,
+        work_d_s_bias, work_d_restrict_bias, bytes; } Plan;
+
+static Plan double__plan(Dims n)
+{
+    Plan at;
+    at.work_d_s_bias        = 0;
+    at.at_                  = at.work_d_s_bias + RT_SIZE(float, 64*N);
+    at.lse                  = at.at_ + RT_SIZE(float, n.B*int_max);
+    at.work_d_restrict_bias = 0;
+    at.restrict_            = at.lse + RT_SIZE(float, n.B);
+    at.restrict_            = rt_above(at.restrict_,
+                                       at.work_d_restrict_bias + RT_SIZE(float, 64*int_max));
+    at.k1_a_                = at.restrict_;
+    at.rt_exp_a_            = at.restrict_ + RT_SIZE(float, n.B*int_max);
+    at.rt_exp_              = at.rt_exp_a_ + RT_SIZE(float, n.B*int_max);
+    at.p_                   = at.rt_exp_ + RT_SIZE(float, n.B*int_max);
+    at.d_at                 = at.rt_exp_ + RT_SIZE(float, n.B*int_max);
+    at.d_p_                 = at.d_at + RT_SIZE(float, n.B*int_max);
+    at.d_p_                 = rt_above(at.d_p_, at.p_ + RT_SIZE(float, n.B*N));
+    at.d_restrict           = at.d_at + RT_SIZE(float, n.B*int_max);
+    at.bytes                = at.d_p_ + RT_SIZE(float, n.B*N);
+    at.bytes                = rt_above(at.bytes, at.d_restrict + RT_SIZE(float, n.B*int_max));
+    return at;
+}
+
+/* The arena of an evaluation: 320 B at B = 16, row = 16.
+ * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ *
+ *   buffer    shape        type      offset       bytes  written  last read
+ *   restrict  [B,int_max]  f32            0         192        1          2
+ *   at        [B,int_max]  f32            0         192        2          3  in place of restrict
+ *   p         [B,N]        f32          192         128        3          4
+ */
+
+typedef struct { size_t restrict_, at_, p_, bytes; } EvalPlan;
+
+static EvalPlan double__eval_plan(Dims n)
+{
+    EvalPlan at;
+    at.restrict_ = 0;
+    at.at_       = at.restrict_;
+    at.p_        = at.restrict_ + RT_SIZE(float, n.B*int_max);
+    at.bytes     = at.p_ + RT_SIZE(float, n.B*N);
+    return at;
+}
+
+/* The arena of the outputs: 192 B at B = 16, row = 16.
+ * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ *
+ *   buffer    shape        type      offset       bytes  written  last read
+ *   restrict  [B,int_max]  f32            0         192        1          2
+ *   at        [B,int_max]  f32            0         192        2          3  in place of restrict
+ */
+
+typedef struct { size_t restrict_, at_, bytes; } OutputPlan;
+
+static OutputPlan double__output_plan(Dims n)
+{
+    OutputPlan at;
+    at.restrict_ = 0;
+    at.at_       = at.restrict_;
+    at.bytes     = at.restrict_ + RT_SIZE(float, n.B*int_max);
+    return at;
+}
+
+/* ---- 4 kernels ---------------------------------------------------------- */
+
+/* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
+ * names.model:9   matmul+add */
+static void k1_restrict(float *restrict restrict_, const float *restrict float_,
+                        const float *restrict restrict_weight, const float *restrict restrict_bias,
+                        ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = B, .n = int_max, .k = int_max, .tb = true,
+                             .bias = restrict_bias };
+    rt_matmul_f32(restrict_, float_, restrict_weight, shape);
+}
+
+/* k1_a[B,int_max] = tanh(restrict); rt_exp_a[B,int_max] = exp(k1 + 1); rt_exp[B,int_max] = rt_exp *
+ *     n; at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
+ * names.model:11   tanh+add+exp+mul+lt+neg+... */
+static void k2_at(float *k1_a_, float *restrict rt_exp_a_, float *restrict rt_exp_,
+                  float *restrict at_, const float *restrict_, const float *restrict n_,
+                  ptrdiff_t B)
+{
+    RT_PARALLEL_SIMD(B*int_max)
+    for (ptrdiff_t i = 0; i < B*int_max; i++) {
+        const float a = restrict_[i];
+        const float b = rt_tanh(a);
+        k1_a_[i] = b;
+        const float c = rt_exp(b + 1);
+        rt_exp_a_[i] = c;
+        const float d = n_[i];
+        const float e = c * d;
+        rt_exp_[i] = e;
+        at_[i] = 1 < e ? e : -d;
+    }
+}
+
+/* p[B,N] = at[B,int_max] @ s_weight[N,int_max]' + s_bias  names.model:12  matmul+add */
+static void k3_p(float *restrict p_, const float *restrict at_, const float *restrict s_weight,
+                 const float *restrict s_bias, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = B, .n = N, .k = int_max, .tb = true, .bias = s_bias };
+    rt_matmul_f32(p_, at_, s_weight, shape);
+}
+
+/* lse[B] = max over N of p + log(sum over N of exp(p - (max over N of p))); sum_loss += sum over B
+ *     of where(0 <= label, lse - (sum over N of where(0..N == label, p, 0)), 0)
+ * names.model:13   amax+sub+exp+sum+log+add+... */
+static void k4_sum_loss(float *restrict lse, double *restrict sum_loss, const float *restrict p_,
+                        const int32_t *restrict label, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*N)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            const int32_t a = label[ib];
+            float max = -INFINITY;
+            float sum = 0;
+            RT_SIMD(reduction(+:sum) reduction(max:max))
+            for (int in = 0; in < N; in++) {
+                const float b = p_[ib*N + in];
+                max = rt_max(max, b);
+                sum += in == a ? b : 0.0f;
+            }
+            float b = 0;
+            RT_SIMD(reduction(+:b))
+            for (int in = 0; in < N; in++)
+                b += rt_exp(p_[ib*N + in] - max);
+            const float c = max + rt_log(b);
+            lse[ib] = c;
+            total_sum_loss += (double)(0 <= a ? c - sum : 0.0f);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) * (exp(p - lse) - (0..N == label)),
+ *     0); d_s_bias[N] (+)= sum over B of d_p
+ * names.model:12   le+where+sub+exp+eq+mul+... */
+static void k5_d_s_bias(float *restrict d_p_, float *restrict d_s_bias, float *restrict work,
+                        const int32_t *restrict label, const float *restrict p_,
+                        const float *restrict lse, float seed_loss, bool add, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    RT_PARALLEL_FOR(1, B*N)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        float *restrict part_d_s_bias = rt_zeros_f32(work + chunk*N, N);
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            const int32_t a = label[ib];
+            const bool b = 0 <= a;
+            const float c = b ? seed_loss : 0.0f;
+            const float d = lse[ib];
+            RT_SIMD()
+            for (int in = 0; in < N; in++) {
+                const float e = b ? c * (rt_exp(p_[ib*N + in] - d) - (float)(in == a)) : 0.0f;
+                d_p_[ib*N + in] = e;
+                part_d_s_bias[in] += e;
+            }
+        }
+    }
+    rt_add_rows_f32(d_s_bias, work, chunks, N, add);
+}
+
+/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12  matmul */
+static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
+                    const float *restrict s_weight, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = B, .n = int_max, .k = N };
+    rt_matmul_f32(d_at, d_p_, s_weight, shape);
+}
+
+/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12  matmul */
+static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_,
+                          const float *restrict at_, bool add, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = N, .n = int_max, .k = B, .ta = true, .add = add };
+    rt_matmul_f32(d_s_weight, d_p_, at_, shape);
+}
+
+/* d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt_exp_a * (1 - k1_a^2), 0);
+ *     d_restrict_bias[int_max] (+)= sum over B of d_restrict
+ * names.model:9   lt+mul+sub+where+sum */
+static void k8_d_restrict_bias(float *restrict d_restrict, float *restrict d_restrict_bias,
+                               float *restrict work, const float *restrict rt_exp_,
+                               const float *restrict d_at, const float *restrict n_,
+                               const float *restrict rt_exp_a_, const float *restrict k1_a_,
+                               bool add, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    RT_PARALLEL_FOR(1, B*int_max)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        float *restrict part_d_restrict_bias = rt_zeros_f32(work + chunk*int_max, int_max);
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            RT_SIMD()
+            for (int iint_max = 0; iint_max < int_max; iint_max++) {
+                const float a = d_at[ib*int_max + iint_max] * n_[ib*int_max + iint_max] *
+                        rt_exp_a_[ib*int_max + iint_max];
+                const float b = k1_a_[ib*int_max + iint_max];
+                const float c = 1 < rt_exp_[ib*int_max + iint_max] ? a * (1 - b * b) : 0.0f;
+                d_restrict[ib*int_max + iint_max] = c;
+                part_d_restrict_bias[iint_max] += c;
+            }
+        }
+    }
+    rt_add_rows_f32(d_restrict_bias, work, chunks, int_max, add);
+}
+
+/* d_restrict_weight[int_max,int_max] (+)= d_restrict[B,int_max]' @ float[B,int_max]
+ * names.model:9   matmul */
+static void k9_d_restrict_weight(float *restrict d_restrict_weight,
+                                 const float *restrict d_restrict, const float *restrict float_,
+                                 bool add, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = int_max, .n = int_max, .k = B, .ta = true, .add = add };
+    rt_matmul_f32(d_restrict_weight, d_restrict, float_, shape);
+}
+
+/* at[B,int_max] = where(1 < exp(tanh(restrict) + 1) * n, exp(tanh(restrict) + 1) * n, -n)
+ * names.model:11   tanh+add+exp+mul+lt+neg+... */
+static void k10_at(float *at_, const float *restrict_, const float *restrict n_, ptrdiff_t B)
+{
+    RT_PARALLEL_SIMD(B*int_max)
+    for (ptrdiff_t i = 0; i < B*int_max; i++) {
+        const float a = n_[i];
+        const float b = rt_exp(rt_tanh(restrict_[i]) + 1) * a;
+        at_[i] = 1 < b ? b : -a;
+    }
+}
+
+/* sum_loss += sum over B of where(0 <= label, max over N of p +
+ *     log(sum over N of exp(p - (max over N of p))) - (sum over N of where(0..N == label, p, 0)),
+ *     0)
+ * names.model:13   amax+sub+exp+sum+eq+where+... */
+static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
+                         const int32_t *restrict label, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*N)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            const int32_t a = label[ib];
+            float max = -INFINITY;
+            float sum = 0;
+            RT_SIMD(reduction(+:sum) reduction(max:max))
+            for (int in = 0; in < N; in++) {
+                const float b = p_[ib*N + in];
+                max = rt_max(max, b);
+                sum += in == a ? b : 0.0f;
+            }
+            float b = 0;
+            RT_SIMD(reduction(+:b))
+            for (int in = 0; in < N; in++)
+                b += rt_exp(p_[ib*N + in] - max);
+            total_sum_loss += (double)(0 <= a ? max + rt_log(b) - sum : 0.0f);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* count_loss += sum over B of (0 <= label[B])    names.model:13          le+sum */
+static void k12_count_loss(double *restrict count_loss, const int32_t *restrict label, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    double part_count_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        double total_count_loss = 0;
+        RT_SIMD(reduction(+:total_count_loss))
+        for (ptrdiff_t ib = from; ib < to; ib++)
+            total_count_loss += (double)(float)(0 <= label[ib]);
+        part_count_loss[chunk] = total_count_loss;
+    }
+    *count_loss += rt_sum_chunks(part_count_loss, chunks);
+}
+
+/* ---- 5 forward ---------------------------------------------------------- */
+
+enum {                                  /* means over the data: places in RtStep */
+    S_loss = 0,                         /* mean(cross_entropy(p, lab...  names.model:13 */
+};
+
+/* what the means divide by, over one micro-step */
+static void double__count(const int32_t *label, RtStep *s, Dims n)
+{
+    /* 1    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
+    k12_count_loss(&s->count[S_loss], label, n.B);
+}
+
+/* training: fills the arena and adds to the sums */
+static void double__forward(const float *p, const float *float_, const float *n_,
+                            const int32_t *label, void *arena, RtStep *s, Dims n)
+{
+    const Plan at = double__plan(n);
+    float *restrict_ = RT_AT(arena, at.restrict_); /* [B,int_max] */
+    float *k1_a_ = RT_AT(arena, at.k1_a_);         /* [B,int_max] */
+    float *rt_exp_a_ = RT_AT(arena, at.rt_exp_a_); /* [B,int_max] */
+    float *rt_exp_ = RT_AT(arena, at.rt_exp_);     /* [B,int_max] */
+    float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
+    float *p_ = RT_AT(arena, at.p_);               /* [B,N] */
+    float *lse = RT_AT(arena, at.lse);             /* [B] */
+
+    /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
+    k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
+    /* 2    names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
+    k2_at(k1_a_, rt_exp_a_, rt_exp_, at_, restrict_, n_, n.B);
+    /* 3    names.model:12  output p = s(at) */
+    k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
+    /* 4    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
+    k4_sum_loss(lse, &s->sum[S_loss], p_, label, n.B);
+}
+
+/* evaluation: adds to the sums */
+static void double__evaluate(const float *p, const float *float_, const float *n_,
+                             const int32_t *label, void *arena, RtStep *s, Dims n)
+{
+    const EvalPlan at = double__eval_plan(n);
+    float *restrict_ = RT_AT(arena, at.restrict_); /* [B,int_max] */
+    float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
+    float *p_ = RT_AT(arena, at.p_);               /* [B,N] */
+
+    /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
+    k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
+    /* 2    names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
+    k10_at(at_, restrict_, n_, n.B);
+    /* 3    names.model:12  output p = s(at) */
+    k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
+    /* 4    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
+    k11_sum_loss(&s->sum[S_loss], p_, label, n.B);
+}
+
+/* the outputs, for given inputs */
+static void double__outputs(const float *p, const float *float_, const float *n_, float *p_,
+                            void *arena, Dims n)
+{
+    const OutputPlan at = double__output_plan(n);
+    float *restrict_ = RT_AT(arena, at.restrict_); /* [B,int_max] */
+    float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
+
+    /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
+    k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
+    /* 2    names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
+    k10_at(at_, restrict_, n_, n.B);
+    /* 3    names.model:12  output p = s(at) */
+    k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
+}
+
+/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+
+/* gradients: the first write of an update replaces, later ones add */
+static void double__backward(const float *p, float *d_p, const float *float_, const float *n_,
+                             const int32_t *label, void *arena, const RtStep *s, Dims n)
+{
+    const Plan at = double__plan(n);
+    float *p_ = RT_AT(arena, at.p_);                                     /* [B,N] */
+    float *lse = RT_AT(arena, at.lse);                                   /* [B] */
+    float *d_p_ = RT_AT(arena, at.d_p_);                                 /* [B,N] */
+    float *work_d_s_bias = RT_AT(arena, at.work_d_s_bias);               /* [64,N] */
+    float *d_at = RT_AT(arena, at.d_at);                                 /* [B,int_max] */
+    float *at_ = RT_AT(arena, at.at_);                                   /* [B,int_max] */
+    float *rt_exp_ = RT_AT(arena, at.rt_exp_);                           /* [B,int_max] */
+    float *rt_exp_a_ = RT_AT(arena, at.rt_exp_a_);                       /* [B,int_max] */
+    float *k1_a_ = RT_AT(arena, at.k1_a_);                               /* [B,int_max] */
+    float *d_restrict = RT_AT(arena, at.d_restrict);                     /* [B,int_max] */
+    float *work_d_restrict_bias = RT_AT(arena, at.work_d_restrict_bias); /* [64,int_max] */
+
+    /* 5    undoes 3    names.model:12  d_p[B,N] = where(0 <= label, where(0 <= label, seed_lo... */
+    k5_d_s_bias(d_p_, d_p + P_s_bias, work_d_s_bias, label, p_, lse, (float)s->seed[S_loss], s->add,
+                n.B);
+    /* 6    undoes 3    names.model:12  d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max] */
+    k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
+    /* 7    undoes 3    names.model:12  d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max] */
+    k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
+    /* 8    undoes 2    names.model:9  d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt... */
+    k8_d_restrict_bias(d_restrict, d_p + P_restrict_bias, work_d_restrict_bias, rt_exp_, d_at, n_,
+                       rt_exp_a_, k1_a_, s->add, n.B);
+    /* 9    undoes 2    names.model:9  d_restrict_weight[int_max,int_max] (+)= d_restrict[B,in... */
+    k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
+}
+
+/* ---- 7 step: one update of the parameters ------------------------------- */
+
+static Dims double__dims(const ptrdiff_t *dims)
+{
+    return (Dims){ .B = dims[0], .row_ = dims[1] };
+}
+
+static void double__step(RtRun *run, RtStep *s)
+{
+    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);        /* its dims, inputs and first sample */
+        const Dims n = double__dims(run->dims);
+        const int32_t *label = run->inputs[2];
+        double__count(label, s, n);
+    }
+    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);
+        const Dims n = double__dims(run->dims);
+        const float *float_ = run->inputs[0];
+        const float *n_ = run->inputs[1];
+        const int32_t *label = run->inputs[2];
+        double__forward(run->p, float_, n_, label, run->arena, s, n);
+        double__backward(run->p, run->d_p, float_, n_, label, run->arena, s, n);
+        s->add = true;                        /* later micro-steps add */
+    }
+    rt_reduce_gradients(run, s);              /* sum over ranks */
+    rt_finite_and_norm(run, s);               /* are all finite? global norm */
+    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
+    rt_end_step(run, s);                      /* counters and schedule, if applied */
+}
+
+static void double__run_evaluate(RtRun *run, RtStep *s)
+{
+    const Dims n = double__dims(run->dims);
+    const float *float_ = run->inputs[0];
+    const float *n_ = run->inputs[1];
+    const int32_t *label = run->inputs[2];
+    double__count(label, s, n);
+    double__evaluate(run->p, float_, n_, label, run->arena, s, n);
+}
+
+static void double__run_outputs(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(s);
+    const Dims n = double__dims(run->dims);
+    const float *float_ = run->inputs[0];
+    const float *n_ = run->inputs[1];
+    double__outputs(run->p, float_, n_, run->outputs[0], run->arena, n);
+}
+
+/* ---- 8 model table ------------------------------------------------------ */
+
+static const RtDim double__sizes[] = {
+    { .name = "B", .batch = true, .value = 0, .where = "names.model:3" },
+    { .name = "row", .batch = false, .value = 0, .where = "names.model:4" },
+};
+
+static const RtInput double__inputs[] = {
+    { .name = "float", .type = RT_F32, .rank = 2, .where = "names.model:6" },
+    { .name = "n", .type = RT_F32, .rank = 2, .where = "names.model:6" },
+    { .name = "label", .type = RT_I32, .rank = 1, .ranged = true, .lo = 0, .hi = N, .hi_name = "N",
+            .has_ignore = true, .ignore = -1, .where = "names.model:6" },
+};
+
+static const RtOutput double__output_table[] = {
+    { .name = "p", .rank = 2, .where = "names.model:12" },
+};
+
+static const RtSlot double__means[] = {
+    { .name = "loss", .text = "mean(cross_entropy(p, label), where: label >= 0)",
+      .weight = 1.0, .where = "names.model:13" },
+};
+
+static const RtMetric double__metrics[] = {
+    { .name = "exp", .where = "names.model:14" },
+};
+
+static const RtObjective double__objectives[] = {
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_ADAMW, .where = "names.model:13" },
+};
+
+static const char *double__check_dims(const ptrdiff_t *dims)
+{
+    const Dims n = double__dims(dims);
+    if (!(n.row_ <= 8))
+        return "row <= 8 (names.model:4)";
+    return NULL;
+}
+
+static void double__input_shape(const ptrdiff_t *dims, int input, ptrdiff_t *shape)
+{
+    const Dims n = double__dims(dims);
+    switch (input) {
+    case 0:
+        shape[0] = n.B;
+        shape[1] = int_max;
+        break;
+    case 1:
+        shape[0] = n.B;
+        shape[1] = int_max;
+        break;
+    case 2:
+        shape[0] = n.B;
+        break;
+    default:
+        break;
+    }
+}
+
+static void double__output_shape(const ptrdiff_t *dims, int output, ptrdiff_t *shape)
+{
+    const Dims n = double__dims(dims);
+    switch (output) {
+    case 0:
+        shape[0] = n.B;
+        shape[1] = N;
+        break;
+    default:
+        break;
+    }
+}
+
+static size_t double__arena_bytes(const ptrdiff_t *dims, RtEntry entry)
+{
+    const Dims n = double__dims(dims);
+    if (entry == RT_ENTRY_TRAIN)
+        return double__plan(n).bytes;
+    if (entry == RT_ENTRY_EVAL)
+        return double__eval_plan(n).bytes;
+    if (entry == RT_ENTRY_OUTPUT)
+        return double__output_plan(n).bytes;
+    return 0;
+}
+
+static void double__metric_values(const double *mean, double *value)
+{
+    value[0] = rt_exp(mean[S_loss]);    /* exp */
+}
+
+const RtModel double_ = {
+    .name = "double",
+    .source = "names.model", .source_crc = 0x6adbf80du,
+    .real = RT_F32,
+    .dims = double__sizes, .n_dims = 2,
+    .params = double__params, .n_params = 4, .n_elems = P_COUNT,
+    .inputs = double__inputs, .n_inputs = 3,
+    .outputs = double__output_table, .n_outputs = 1,
+    .slots = double__means, .n_slots = 1,
+    .metrics = double__metrics, .n_metrics = 1,
+    .objectives = double__objectives, .n_objectives = 1,
+    .train = {
+        .reader = NULL, .path = NULL, .val_path = NULL,
+        .split = 1.0, .header = false, .vocab = NULL,
+        .batch = 32, .accumulate = 1,
+        .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
+        .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
+        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001, .warmup = 0, .decay_steps = 0,
+        .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,
+        .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
+        .where = "",
+    },
+    .check_dims = double__check_dims,
+    .input_shape = double__input_shape,
+    .output_shape = double__output_shape,
+    .arena_bytes = double__arena_bytes,
+    .step = double__step,
+    .evaluate = double__run_evaluate,
+    .forward = double__run_outputs,
+    .metric_values = double__metric_values,
+};
+
+#ifndef RT_LIBRARY
+int main(int argc, char **argv)
+{
+    return rt_main(&double_, argc, argv);
+}
+#endif

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Golden C files, and what holds of every emitted file: no warnings with two compilers, with and
+# without OpenMP; lines of 100 columns; the same results with any number of threads; as many lines
+# for 12 layers as for 2. BLESS=1 rewrites the golden files.
+set -u
+cd "$(dirname "$0")"
+root=../..
+: "${BUILD:=$root/build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+warn="-std=c11 -O1 -ffp-contract=off -Wall -Wextra -Wshadow -Wconversion -Werror -I$root/runtime"
+
+for model in *.model; do
+    name=emit/${model%.model} golden=${model%.model}.c
+    if ! "$GRADCC" --emit=c "$model" > "$work/out.c" 2> "$work/err"; then
+        cat "$work/err" >&2; echo "not ok $name: $(head -n 1 "$work/err")"; continue
+    fi
+    [ -n "${BLESS:-}" ] && cp "$work/out.c" "$golden"
+    if difference=$(diff "$golden" "$work/out.c"); then echo "ok $name"
+    else echo "$difference" | head -n 40 >&2; echo "not ok $name: the C differs from $golden"; fi
+done
+
+# check NAME MODEL OPTIONS: the properties of one emitted file
+check() {
+    local name=emit/$1 model=$2 options=$3 c=$work/$1.c compiler flag wrong
+    # shellcheck disable=SC2086
+    if ! "$GRADCC" --emit=c $options "$model" > "$c" 2> "$work/err"; then
+        echo "not ok $name: $(head -n 1 "$work/err")"; return
+    fi
+    for compiler in "$CC" clang; do
+        command -v "$compiler" > /dev/null || { echo "skip $name-$compiler: not here"; continue; }
+        for flag in -fopenmp "" "-fopenmp -DRT_LIBRARY"; do
+            # shellcheck disable=SC2086
+            if ! wrong=$($compiler $warn $flag -c "$c" -o "$work/o.o" 2>&1); then
+                echo "$wrong" | head -n 20 >&2
+                echo "not ok $name: $compiler $flag: $(grep -m1 -E 'error' <<< "$wrong")"; return
+            fi
+        done
+    done
+    wrong=$(LC_ALL=C.UTF-8 awk 'length($0) > 100 { print FNR ": " length($0) " columns"; exit }' "$c")
+    [ -z "$wrong" ] || { echo "not ok $name: line $wrong"; return; }
+    grep -nE '[ 	]$' "$c" > /dev/null && { echo "not ok $name: spaces at the end of a line"; return; }
+    echo "ok $name"
+}
+for model in *.model; do check "warnings-${model%.model}" "$model" ""; done
+for model in digits_mlp chargpt gpt2; do check "warnings-$model" $root/models/$model.model ""; done
+check warnings-gpt-O0 gpt.model -O0
+check warnings-gpt-fp64 gpt.model --precision=fp64
+
+# Layer loops stay loops.
+"$GRADCC" --emit=c -D L=2 $root/models/gpt2.model > "$work/2.c"
+"$GRADCC" --emit=c -D L=48 $root/models/gpt2.model > "$work/48.c"
+more=$(($(wc -l < "$work/48.c") - $(wc -l < "$work/2.c")))   # the plan of the arena may differ
+if [ $more -le 8 ] && [ $more -ge -8 ]; then echo "ok emit/depth"
+else echo "not ok emit/depth: 48 layers take $more more lines than 2"; fi
+
+# A small edit gives a small difference: one more statement, and the others keep their names.
+sed 's/^    loss = mean(cross/    unused_x = x + 1\n&/' gpt.model > "$work/gpt.model"
+"$GRADCC" --emit=c gpt.model | sed 's/gpt.model:[0-9]*//; /^ \* source/d' > "$work/a.c"
+(cd "$work" && "$(realpath "$OLDPWD/$GRADCC" 2> /dev/null || echo "$GRADCC")" --emit=c gpt.model) 2> /dev/null |
+    sed 's/gpt.model:[0-9]*//; /^ \* source/d' > "$work/b.c"
+changed=$(diff "$work/a.c" "$work/b.c" | grep -c '^[<>]')
+if [ -s "$work/b.c" ] && [ "$changed" -le 20 ]; then echo "ok emit/small-edit"
+else echo "not ok emit/small-edit: $changed lines differ"; fi
+
+# The same bits with 1, 2 and 3 threads (products by the plain implementation).
+libs="$BUILD/libgradcc_rt.a $(cat "$BUILD/rt.libs")"
+# shellcheck disable=SC2086
+if "$GRADCC" --emit=c -D C=32 -D V=64 gpt.model > "$work/t.c" &&
+   $CC -std=c11 -O2 -march=native -fopenmp -ffp-contract=off -I$root/runtime -I../run \
+       -DEMITTED="\"$work/t.c\"" -DMODEL=gpt -o "$work/t" threads.c $libs 2> "$work/err"; then
+    for threads in 1 2 3; do
+        RT_MATMUL=plain OMP_NUM_THREADS=$threads "$work/t" > "$work/threads-$threads"
+    done
+    if [ -s "$work/threads-1" ] && cmp -s "$work/threads-1" "$work/threads-2" &&
+       cmp -s "$work/threads-1" "$work/threads-3"; then echo "ok emit/threads"
+    else echo "not ok emit/threads: results depend on the number of threads"; fi
+else
+    cat "$work/err" >&2; echo "not ok emit/threads: it does not compile"
+fi

@@ -1,0 +1,349 @@
+/* tiny.c -- generated from tiny.model by gradcc 0.1.
+ * Do not edit: edit the model.
+ *
+ * command   gradcc --emit=c tiny.model
+ * source    tiny.model, 14 lines, crc32 5b6d6dad
+ * contents  1 dimensions  2 parameters  3 memory map  4 kernels
+ *           5 forward     6 backward    7 step        8 model table
+ * size      10 parameters; arena 1.2 KiB at B = 32, full at step 2 of 4
+ */
+#include "rt.h"
+
+/* ---- 1 dimensions ------------------------------------------------------- */
+
+enum {                                  /* fixed when the model was compiled */
+    D = 4,                              /* input width              tiny.model:2 */
+    O = 2,                              /* output width             tiny.model:2 */
+};
+
+typedef struct {                        /* known when the program starts */
+    ptrdiff_t B;                        /* samples in a micro-step  tiny.model:3 */
+} Dims;
+
+/* ---- 2 parameters ------------------------------------------------------- */
+
+enum {                                  /* first element in the flat buffer */
+    P_w = 0,                            /* [D,O]          tiny.model:6 */
+    P_b = P_w + D*O,                    /* [O]            tiny.model:7 */
+    P_COUNT = P_b + O,
+};
+
+static const RtParam tiny_params[] = {
+    { .path = "w", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { D, O }, .at = P_w,
+      .init = { RT_NORMAL, 0.02 }, .where = "tiny.model:6" },
+    { .path = "b", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { O }, .at = P_b,
+      .init = { RT_ZEROS, 0.0 }, .where = "tiny.model:7" },
+};
+
+/* ---- 3 memory map ------------------------------------------------------- */
+
+/* The arena of a training step: 1.2 KiB at B = 32.
+ * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ *
+ *   buffer    shape   type      offset       bytes  written  last read
+ *   h_a       [B,O]   f32            0         256        1          2
+ *   h         [B,O]   f32          512         256        2          3
+ *   loss_a    [B,O]   f32          768         256        2          3
+ *   d_b_a     [B,O]   f32         1024         256        3          4
+ *   work_d_b  [64,O]  f32            0         512        3          3  over h_a
+ */
+
+typedef struct { size_t h_a, h, loss_a, d_b_a, work_d_b, bytes; } Plan;
+
+static Plan tiny_plan(Dims n)
+{
+    Plan at;
+    at.h_a      = 0;
+    at.work_d_b = 0;
+    at.h        = at.work_d_b + RT_SIZE(float, 64*O);
+    at.h        = rt_above(at.h, at.h_a + RT_SIZE(float, n.B*O));
+    at.loss_a   = at.h + RT_SIZE(float, n.B*O);
+    at.d_b_a    = at.loss_a + RT_SIZE(float, n.B*O);
+    at.bytes    = at.d_b_a + RT_SIZE(float, n.B*O);
+    return at;
+}
+
+/* The arena of an evaluation: 256 B at B = 32.
+ * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ *
+ *   buffer  shape  type      offset       bytes  written  last read
+ *   h_a     [B,O]  f32            0         256        1          2
+ */
+
+typedef struct { size_t h_a, bytes; } EvalPlan;
+
+static EvalPlan tiny_eval_plan(Dims n)
+{
+    EvalPlan at;
+    at.h_a   = 0;
+    at.bytes = at.h_a + RT_SIZE(float, n.B*O);
+    return at;
+}
+
+/* ---- 4 kernels ---------------------------------------------------------- */
+
+/* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8            matmul+add */
+static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
+                   const float *restrict b, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = B, .n = O, .k = D, .bias = b };
+    rt_matmul_f32(h_a, x, w, shape);
+}
+
+/* h[B,O] = tanh(h_a); loss_a[B,O] = h - y; sum_loss += sum over B,O of loss^2
+ * tiny.model:9   tanh+sub+mul+sum */
+static void k2_sum_loss(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
+                        const float *restrict h_a, const float *restrict y, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B*O);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*O)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*O, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*O, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        RT_SIMD(reduction(+:total_sum_loss))
+        for (ptrdiff_t i = from; i < to; i++) {
+            const float a = rt_tanh(h_a[i]);
+            h[i] = a;
+            const float b = a - y[i];
+            loss_a[i] = b;
+            total_sum_loss += (double)(b * b);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* d_b_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O] (+)= sum over B of d_b
+ * tiny.model:8   mul+sub+sum */
+static void k3_d_b(float *restrict d_b_a, float *restrict d_b, float *restrict work,
+                   const float *restrict loss_a, const float *restrict h, float seed_loss, bool add,
+                   ptrdiff_t B)
+{
+    const float a = seed_loss * 2;
+    const int chunks = rt_chunks(B);
+    RT_PARALLEL_FOR(1, B*O)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        float *restrict part_d_b = rt_zeros_f32(work + chunk*O, O);
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            RT_SIMD()
+            for (int io = 0; io < O; io++) {
+                const float b = h[ib*O + io];
+                const float c = a * loss_a[ib*O + io] * (1 - b * b);
+                d_b_a[ib*O + io] = c;
+                part_d_b[io] += c;
+            }
+        }
+    }
+    rt_add_rows_f32(d_b, work, chunks, O, add);
+}
+
+/* d_w[D,O] (+)= x[B,D]' @ d_b_a[B,O]             tiny.model:8            matmul */
+static void k4_d_w(float *restrict d_w, const float *restrict x, const float *restrict d_b_a,
+                   bool add, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = D, .n = O, .k = B, .ta = true, .add = add };
+    rt_matmul_f32(d_w, x, d_b_a, shape);
+}
+
+/* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9  tanh+sub+mul+sum */
+static void k5_sum_loss(double *restrict sum_loss, const float *restrict h_a,
+                        const float *restrict y, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B*O);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*O)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*O, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*O, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        RT_SIMD(reduction(+:total_sum_loss))
+        for (ptrdiff_t i = from; i < to; i++) {
+            const float a = rt_tanh(h_a[i]) - y[i];
+            total_sum_loss += (double)(a * a);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* ---- 5 forward ---------------------------------------------------------- */
+
+enum {                                  /* means over the data: places in RtStep */
+    S_loss = 0,                         /* mean((h - y)^2)  tiny.model:9 */
+};
+
+/* what the means divide by, over one micro-step */
+static void tiny_count(RtStep *s, Dims n)
+{
+    s->count[S_loss] += (double)(n.B*O);  /* mean((h - y)^2)  tiny.model:9 */
+}
+
+/* training: fills the arena and adds to the sums */
+static void tiny_forward(const float *p, const float *x, const float *y, void *arena, RtStep *s,
+                         Dims n)
+{
+    const Plan at = tiny_plan(n);
+    float *h_a = RT_AT(arena, at.h_a);          /* [B,O] */
+    float *h = RT_AT(arena, at.h);              /* [B,O] */
+    float *loss_a = RT_AT(arena, at.loss_a);    /* [B,O] */
+
+    /* 1    tiny.model:8  h = tanh(x @ w + b) */
+    k1_h_a(h_a, x, p + P_w, p + P_b, n.B);
+    /* 2    tiny.model:9  loss = mean((h - y)^2) */
+    k2_sum_loss(h, loss_a, &s->sum[S_loss], h_a, y, n.B);
+}
+
+/* evaluation: adds to the sums */
+static void tiny_evaluate(const float *p, const float *x, const float *y, void *arena, RtStep *s,
+                          Dims n)
+{
+    const EvalPlan at = tiny_eval_plan(n);
+    float *h_a = RT_AT(arena, at.h_a);          /* [B,O] */
+
+    k1_h_a(h_a, x, p + P_w, p + P_b, n.B);      /* 1    tiny.model:8  h = tanh(x @ w + b) */
+    k5_sum_loss(&s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:9  loss = mean((h - y)^2) */
+}
+
+/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+
+/* gradients: the first write of an update replaces, later ones add */
+static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep *s, Dims n)
+{
+    const Plan at = tiny_plan(n);
+    float *loss_a = RT_AT(arena, at.loss_a);     /* [B,O] */
+    float *h = RT_AT(arena, at.h);               /* [B,O] */
+    float *d_b_a = RT_AT(arena, at.d_b_a);       /* [B,O] */
+    float *work_d_b = RT_AT(arena, at.work_d_b); /* [64,O] */
+
+    /* 3    undoes 2    tiny.model:8  d_b_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O]... */
+    k3_d_b(d_b_a, d_p + P_b, work_d_b, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
+    /* 4    undoes 2    tiny.model:8  d_w[D,O] (+)= x[B,D]' @ d_b_a[B,O] */
+    k4_d_w(d_p + P_w, x, d_b_a, s->add, n.B);
+}
+
+/* ---- 7 step: one update of the parameters ------------------------------- */
+
+static Dims tiny_dims(const ptrdiff_t *dims)
+{
+    return (Dims){ .B = dims[0] };
+}
+
+static void tiny_step(RtRun *run, RtStep *s)
+{
+    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);        /* its dims, inputs and first sample */
+        const Dims n = tiny_dims(run->dims);
+        tiny_count(s, n);
+    }
+    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);
+        const Dims n = tiny_dims(run->dims);
+        const float *x = run->inputs[0];
+        const float *y = run->inputs[1];
+        tiny_forward(run->p, x, y, run->arena, s, n);
+        tiny_backward(run->d_p, x, run->arena, s, n);
+        s->add = true;                        /* later micro-steps add */
+    }
+    rt_reduce_gradients(run, s);              /* sum over ranks */
+    rt_finite_and_norm(run, s);               /* are all finite? global norm */
+    rt_clip(run, s);                          /* factor = min(1, clip / norm) */
+    rt_update_sgd(run, s);                    /* p = p - lr d_p, with momentum, if finite */
+    rt_end_step(run, s);                      /* counters and schedule, if applied */
+}
+
+static void tiny_run_evaluate(RtRun *run, RtStep *s)
+{
+    const Dims n = tiny_dims(run->dims);
+    const float *x = run->inputs[0];
+    const float *y = run->inputs[1];
+    tiny_count(s, n);
+    tiny_evaluate(run->p, x, y, run->arena, s, n);
+}
+
+/* ---- 8 model table ------------------------------------------------------ */
+
+static const RtDim tiny_sizes[] = {
+    { .name = "B", .batch = true, .value = 32, .where = "tiny.model:3" },
+};
+
+static const RtInput tiny_inputs[] = {
+    { .name = "x", .type = RT_F32, .rank = 2, .where = "tiny.model:5" },
+    { .name = "y", .type = RT_F32, .rank = 2, .where = "tiny.model:5" },
+};
+
+static const RtSlot tiny_means[] = {
+    { .name = "loss", .text = "mean((h - y)^2)",
+      .weight = 1.0, .where = "tiny.model:9" },
+};
+
+static const RtObjective tiny_objectives[] = {
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_SGD, .where = "tiny.model:9" },
+};
+
+static void tiny_input_shape(const ptrdiff_t *dims, int input, ptrdiff_t *shape)
+{
+    const Dims n = tiny_dims(dims);
+    switch (input) {
+    case 0:
+        shape[0] = n.B;
+        shape[1] = D;
+        break;
+    case 1:
+        shape[0] = n.B;
+        shape[1] = O;
+        break;
+    default:
+        break;
+    }
+}
+
+static size_t tiny_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
+{
+    const Dims n = tiny_dims(dims);
+    if (entry == RT_ENTRY_TRAIN)
+        return tiny_plan(n).bytes;
+    if (entry == RT_ENTRY_EVAL)
+        return tiny_eval_plan(n).bytes;
+    return 0;
+}
+
+const RtModel tiny = {
+    .name = "tiny",
+    .source = "tiny.model", .source_crc = 0x5b6d6dadu,
+    .real = RT_F32,
+    .dims = tiny_sizes, .n_dims = 1,
+    .params = tiny_params, .n_params = 2, .n_elems = P_COUNT,
+    .inputs = tiny_inputs, .n_inputs = 2,
+    .slots = tiny_means, .n_slots = 1,
+    .objectives = tiny_objectives, .n_objectives = 1,
+    .train = {
+        .present = true,
+        .reader = NULL, .path = NULL, .val_path = NULL,
+        .split = 1.0, .header = false, .vocab = NULL,
+        .batch = 32, .accumulate = 1,
+        .optimizer = RT_SGD, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
+        .momentum = 0.0, .nesterov = false, .weight_decay = 0.0,
+        .schedule = RT_CONSTANT, .lr = 0.1, .lr_end = 0.1, .warmup = 0, .decay_steps = 0,
+        .clip = 1.0, .steps = 1000, .eval_every = 0, .save_every = 0,
+        .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
+        .where = "tiny.model:12",
+    },
+    .input_shape = tiny_input_shape,
+    .arena_bytes = tiny_arena_bytes,
+    .step = tiny_step,
+    .evaluate = tiny_run_evaluate,
+};
+
+#ifndef RT_LIBRARY
+int main(int argc, char **argv)
+{
+    return rt_main(&tiny, argc, argv);
+}
+#endif
