@@ -266,6 +266,11 @@ void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, doub
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
 void  rt_log_close(RtLog *log);
 
+/* ---- core/threads.c --------------------------------------------------------------------------- */
+
+void rt_threads_tame(char **argv);              /* may start the program anew; first in main     */
+void rt_threads_set(RtOptions *o);              /* --threads, or what the machine offers         */
+
 /* ---- core/signal.c -------------------------------------------------------------------------- */
 
 void rt_signal_catch(void);                     /* SIGINT, SIGTERM, SIGUSR1                      */
@@ -274,7 +279,6 @@ int  rt_signal_pending(void);                   /* signal number, 0 = none      
 /* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------ */
 
 const char *rt_generate_possible(const RtModel *m);         /* NULL, or why it is not            */
-void rt_threads_set(RtOptions *o);              /* --threads, or what the machine offers         */
 int rt_do_evaluate(const RtModel *m, RtOptions *o);
 int rt_do_generate(const RtModel *m, RtOptions *o);
 

@@ -79,6 +79,25 @@ static void ids_parse(Ids *ids, const char *prompt)
     }
 }
 
+/* Names the first character that the vocabulary does not have. */
+__attribute__((noreturn)) static void fail_character(const RtData *data, const char *prompt,
+                                                     Ids *ids)
+{
+    size_t n = 0, start = 0;
+    do {
+        start = n++;
+        while (((unsigned char)prompt[n] & 0xc0) == 0x80)   /* the rest of a UTF-8 character      */
+            n++;
+        char *part = rt_printf("%.*s", (int)n, prompt);
+        const bool known = rt_data_encode(data, part, ids->at, ids->cap) >= 0;
+        rt_free(part);
+        if (!known)
+            break;
+    } while (prompt[n]);
+    rt_fail(RT_EXIT_USAGE, "--prompt: the training text had no '%.*s'", (int)(n - start),
+            prompt + start);
+}
+
 static Ids prompt_ids(const RtData *data, const RtOptions *o)
 {
     const char *prompt = o->prompt ? o->prompt : "\n";
@@ -94,7 +113,7 @@ static Ids prompt_ids(const RtData *data, const RtOptions *o)
     }
     ids.n = *prompt ? rt_data_encode(data, prompt, ids.at, ids.cap) : 0;
     if (ids.n < 0 && o->prompt)
-        rt_fail(RT_EXIT_USAGE, "--prompt: has a character that the training text did not have");
+        fail_character(data, o->prompt, &ids);
     if (ids.n <= 0) {                           /* begin with the first token of the vocabulary   */
         ids.at[0] = 0;
         ids.n = 1;

@@ -440,7 +440,7 @@ __attribute__((noreturn)) static void fail_divide(const RtTrain *t)
     char list[160] = "";
     size_t at = 0;
     int n = 0;
-    for (int64_t a = 1; a <= t->batch && n < 12; a++)
+    for (int64_t a = 1; a <= t->batch && a < 1000000 && n < 12; a++)
         if (t->batch % a == 0) {
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%lld", n++ ? ", " : "",
                                    (long long)a);

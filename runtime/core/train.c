@@ -8,10 +8,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "run.h"
 
 enum { SAVE_FAILURES = 3 };                     /* in a row, then the run stops                   */
@@ -31,20 +27,6 @@ typedef struct {
     double         val_loss;
     int            failures;                    /* of saving, in a row                            */
 } Train;
-
-void rt_threads_set(RtOptions *o)
-{
-#ifdef _OPENMP
-    const double quota = rt_processor_quota();  /* of the container; 0 = none                     */
-    if (o->threads > 0)
-        omp_set_num_threads((int)o->threads);
-    else if (!getenv("OMP_NUM_THREADS") && quota >= 1 && quota < omp_get_max_threads())
-        omp_set_num_threads((int)quota);
-    o->threads = omp_get_max_threads();
-#else
-    o->threads = 1;
-#endif
-}
 
 /* ---- where to begin ------------------------------------------------------------------------- */
 
@@ -85,6 +67,17 @@ static void resolve_resume(Train *t)
                 "go on with --resume auto, or choose another --out DIR", t->dir);
 }
 
+/* Going back in a run would mix its old later checkpoints with the new ones. */
+static void check_newest(const Train *t, const RtCheckpoint *from)
+{
+    RtCheckpoint newest = { .step = -1 };
+    if (t->dir && rt_checkpoint_exists(t->dir)
+        && rt_checkpoint_load(t->dir, t->m, NULL, NULL, 0, &newest) && newest.step > from->step)
+        rt_fail(RT_EXIT_USAGE, "%s goes on to step %lld; it is not taken back to step %lld\nhint: "
+                "--resume %s --out DIR begins another run there", t->dir, (long long)newest.step,
+                (long long)from->step, t->from);
+}
+
 static void adopt_checkpoint(Train *t)
 {
     if (!t->from)
@@ -93,6 +86,7 @@ static void adopt_checkpoint(Train *t)
     const char *dir = rt_checkpoint_load(t->from, t->m, NULL, NULL, 0, &c);
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
+    check_newest(t, &c);
     printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
            (long long)c.step, (long long)c.applied, (long long)c.samples);
     rt_config_adopt(t->m, t->o, c.config, stdout);
@@ -163,20 +157,27 @@ static void print_header(const Train *t)
     print_settings(t);
 }
 
-/* The fewest micro-steps whose activations fit, 0 = none do. */
-static int64_t accumulate_that_fits(const Train *t, double room, int use)
+static bool accumulate_fits(const Train *t, int64_t accumulate, double room, int use)
 {
     RtOptions o = *t->o;
-    for (int64_t a = o.train.accumulate + 1; a <= o.train.batch; a++) {
-        if (o.train.batch % a)
-            continue;
-        o.train.accumulate = a;
-        for (int i = 0; i < t->m->n_dims; i++)
-            if (t->m->dims[i].batch)
-                o.dims[i] = (ptrdiff_t)(o.train.batch / a);
-        if (rt_run_memory(t->m, &o, use).total <= room)
-            return a;
-    }
+    o.train.accumulate = accumulate;
+    for (int i = 0; i < t->m->n_dims; i++)
+        if (t->m->dims[i].batch)
+            o.dims[i] = (ptrdiff_t)(o.train.batch / accumulate);
+    return rt_run_memory(t->m, &o, use).total <= room;
+}
+
+/* The fewest micro-steps whose activations fit, 0 = none do: over the divisors of the batch. */
+static int64_t accumulate_that_fits(const Train *t, double room, int use)
+{
+    const int64_t batch = t->o->train.batch, now = t->o->train.accumulate;
+    int64_t root = 1;
+    for (; root <= batch / root && root < 1000000; root++)
+        if (batch % root == 0 && root > now && accumulate_fits(t, root, room, use))
+            return root;
+    for (int64_t i = root; i > 0; i--)
+        if (batch % i == 0 && batch / i > now && accumulate_fits(t, batch / i, room, use))
+            return batch / i;
     return 0;
 }
 
@@ -463,6 +464,7 @@ static int train(const RtModel *m, RtOptions *o)
 
 int rt_main(const RtModel *model, int argc, char **argv)
 {
+    rt_threads_tame(argv);
     rt_base_init();
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;

@@ -1,0 +1,45 @@
+/* threads.c -- how many threads, and how long they spin.
+ *
+ * In: --threads, the environment, the container. Out: a team. The one idea: threads that wait
+ * should spin long enough for the next loop of a step (tens of microseconds) and no longer. gcc's
+ * OpenMP spins for milliseconds by default, which on a machine with other work costs a step dozens
+ * of times its own length; it reads its setting before main, so the program starts itself once
+ * more with it. OMP_WAIT_POLICY or GOMP_SPINCOUNT in the environment keep their meaning.
+ */
+#include <unistd.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "run.h"
+
+#define SPINS "4000"                            /* turns: about 50 microseconds                   */
+
+void rt_threads_tame(char **argv)
+{
+#ifdef _OPENMP
+    const char *preload = getenv("LD_PRELOAD"); /* valgrind would be lost by starting again       */
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || omp_get_max_threads() < 2
+        || (preload && strstr(preload, "vgpreload")))
+        return;
+    if (setenv("GOMP_SPINCOUNT", SPINS, 1) == 0)
+        (void)execv("/proc/self/exe", argv);    /* comes back only if it cannot: no harm          */
+#else
+    RT_UNUSED(argv);
+#endif
+}
+
+void rt_threads_set(RtOptions *o)
+{
+#ifdef _OPENMP
+    const double quota = rt_processor_quota();  /* of the container; 0 = none                     */
+    if (o->threads > 0)
+        omp_set_num_threads((int)o->threads);
+    else if (!getenv("OMP_NUM_THREADS") && quota >= 1 && quota < omp_get_max_threads())
+        omp_set_num_threads((int)quota);
+    o->threads = omp_get_max_threads();
+#else
+    o->threads = 1;
+#endif
+}

@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# A whole program, from the command line to the files it leaves: linear.c (CSV) and bigram.c (text).
+# Called by run.sh with work, BUILD and CC in the environment.
+set -u
+here=$PWD
+flags="-std=c11 -O2 -g -fopenmp -ffp-contract=off -Wall -Wextra -Wshadow -Wconversion -Werror"
+dir=$work/program
+[ -w /dev/shm ] && dir=/dev/shm/gradcc-test-$$         # memory: the loops below sync often
+rm -rf "$dir"; mkdir -p "$dir"; cd "$dir" || exit 1
+trap 'cd /; rm -rf "$dir"' EXIT
+export GOMP_SPINCOUNT=1000
+
+build() {                                       # build NAME SOURCE [FLAG ...]
+    local name=$1 source=$2
+    shift 2
+    $CC $flags "$@" -I"$here/../../runtime" "$here/$source" "$BUILD/libgradcc_rt.a" \
+        $(cat "$BUILD/rt.libs") -o "$name"
+}
+build linear linear.c && build linear64 linear.c -DREAL=double -DREAL_KIND=RT_F64 &&
+    build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 ||
+    { echo "not ok runtime/program: does not compile"; exit 1; }
+awk 'BEGIN { srand(1); print "a,b,c,price"
+    for (i = 0; i < 500; i++) { a = rand()*4 + 3; b = rand() - 2; c = rand()
+        printf "%.5f,%.5f,%.5f,%.5f\n", a, b, c, 2*a - b + c/2 + 3 + (rand() - 0.5)/5 } }' > linear.csv
+awk 'BEGIN { srand(3); c = 1; s = "abcd \n"; f["a"] = "bbbbc"; f["b"] = "cccca"; f["c"] = "d d"
+    f["d"] = "aaa "; f[" "] = "ab\n"; f["\n"] = "a"; k = "a"
+    for (i = 0; i < 3003; i++) { printf "%s", k; t = f[k]; k = substr(t, int(rand()*length(t)) + 1, 1) } }' > bigram.txt
+
+ok() { echo "ok runtime/program/$1"; }
+bad() { echo "not ok runtime/program/$1: $2"; }
+same() { cmp -s "$2" "$3" && ok "$1" || bad "$1" "$2 and $3 differ"; }
+says() {                                        # says NAME CODE TEXT command...: exit code, message
+    local name=$1 code=$2 text=$3 rc
+    shift 3
+    "$@" > said.out 2> said.err; rc=$?
+    if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, wanted $code: $(tail -n 1 said.err)"
+    elif ! grep -qF -- "$text" said.err said.out; then bad "$name" "does not say '$text': $(tail -n 2 said.err)"
+    else ok "$name"; fi
+}
+loss() { "$@" 2> loss.err | sed -n 's/^loss //p'; }
+weights() { echo "$1/step-$(printf %08d "$2")/model.safetensors"; }
+
+# ---- the command line ---------------------------------------------------------------------------
+says help 0 "--warmup N" ./linear --help
+says help-of-generate 0 "--temperature X" ./bigram generate --help
+says version 0 "crc32 00c0ffee" ./bigram --version
+says unknown-option 2 "did you mean --steps?" ./bigram --stpes 3
+says unknown-command 2 "did you mean generate" ./bigram genrate
+says no-value 2 "--lr wants a value" ./bigram --lr
+says bad-number 2 "--lr 1e-3x: wants a number" ./bigram --lr 1e-3x
+says bad-whole 2 "--steps 1.5: wants a whole number" ./bigram --steps 1.5
+says negative 2 "--seed -1: wants a whole number" ./bigram --seed -1
+says compile-time 2 "gradcc --precision=fp64 bigram.model" ./bigram --precision fp64
+says define 2 "gradcc -D NAME=VALUE bigram.model" ./bigram -DV=7
+says not-adam 2 "the optimizer of bigram is sgd" ./bigram --beta1 0.9
+says not-sgd 2 "the optimizer of linear is adamw" ./linear --momentum 0.9
+says no-clip 2 "compiled without clipping" ./bigram --clip 1
+says constant-rate 2 "the learning rate of bigram is constant" ./bigram --lr-end 0
+says other-command 2 "does not belong to 'eval'" ./bigram eval --steps 3
+says stray-word 2 "'file.txt' belongs to no option" ./bigram --steps 3 file.txt
+says dims-name 2 "did you mean T?" ./bigram --dims t=4
+says dims-batch 2 "B is the sample axis" ./bigram --dims B=4
+says dims-limit 2 "T <= Tmax (bigram.model:2), with B = 12, T = 65" ./bigram --dims T=65
+says dims-number 2 "T=x: wants a whole number" ./bigram --dims T=x
+says divide 2 "accumulate may be 1, 2, 3, 4, 6, 12; or batch 10 or 15" ./bigram --accumulate 5
+says no-generate 2 "linear cannot generate" ./linear generate
+says missing-data 1 "nowhere.txt" ./bigram --data nowhere.txt --out none
+says memory 1 "of memory" ./bigram --batch 40000000000 --accumulate 10 --out none
+says dry-run 0 "memory   parameters" ./bigram --dry-run
+[ ! -e bigram.run ] && ok dry-run-writes-nothing || bad dry-run-writes-nothing "bigram.run exists"
+./bigram --out none > /dev/null && [ ! -e none ] && [ ! -e bigram.run ] && ok out-none || bad out-none "files"
+
+# ---- training, checkpoints, resume --------------------------------------------------------------
+./linear --out lin --lr 0.2 > lin.out && ./linear64 --out lin64 --lr 0.2 > lin64.out ||
+    bad training "linear does not train"
+a=$(loss ./linear eval --out lin) b=$(loss ./linear64 eval --out lin64)
+awk -v a="$a" -v b="$b" 'BEGIN { exit !(a > 0 && a < 0.05 && (a - b)^2 < 1e-8) }' &&
+    ok fp32-and-fp64-train || bad fp32-and-fp64-train "losses $a and $b"
+./bigram --out one > one.out && ./bigram --out two --threads 1 > two.out
+same same-seed-same-bytes "$(weights one 60)" "$(weights two 60)"
+./bigram --out other --seed 2 > other.out
+cmp -s "$(weights one 60)" "$(weights other 60)" && bad another-seed "same bytes" || ok another-seed
+for n in 2 3 12; do
+    ./bigram --out acc$n --accumulate $n > acc.out
+    a=$(loss ./bigram eval --out one) b=$(loss ./bigram eval --out acc$n)
+    awk -v a="$a" -v b="$b" 'BEGIN { exit !(a > 0 && (a - b)^2 < 1e-10) }' &&
+        ok "split-in-$n" || bad "split-in-$n" "losses $a and $b"
+done
+a=$(loss ./bigram eval --out one) b=$(loss ./bigram eval --out one --dims T=7)
+[ "$a" = "$b" ] && ok validation-covers-the-tail || bad validation-covers-the-tail "$a and $b"
+says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigram --out one
+says resume-nothing 1 "nowhere" ./bigram --resume nowhere
+says resume-done 0 "has its 60 steps already" ./bigram --out one --resume auto
+says resume-fresh 0 "step    60/60" ./bigram --out fresh --resume auto
+says resume-tells 0 "lr             0.5 -> 0.25 (given on the command line)" \
+    ./bigram --out fresh --resume auto --steps 62 --lr 0.25
+says resume-keeps 0 "rate     constant 0.25" ./bigram --out fresh --resume auto --steps 64
+says back-in-its-run 2 "one goes on to step 60; it is not taken back to step 25" \
+    ./bigram --resume one/step-00000025
+./bigram --out forked --resume one/step-00000025 --steps 60 > fork.out 2>&1
+same resume-is-exact "$(weights one 60)" "$(weights forked 60)"
+for n in 1 2 3 7 20 40 41 42 43 44 45 60 80 100 110; do
+    rm -rf killed
+    (RT_FAULT=io:kill:$n ./bigram --out killed; true) > killed.out 2>&1
+    ./bigram --out killed --resume auto > killed.out 2>&1
+    cmp -s "$(weights one 60)" "$(weights killed 60)" || { bad killed-and-resumed "killed before operation $n"; n=0; break; }
+done 2> /dev/null
+[ $n -eq 0 ] || ok killed-and-resumed
+if command -v python3 > /dev/null; then
+    python3 -c '
+import json, sys
+for line in open("fresh/metrics.jsonl"):
+    json.loads(line, parse_constant=lambda c: sys.exit("bare " + c))
+r = [json.loads(l) for l in open("fresh/metrics.jsonl")]
+assert r[0]["restart"] is False and sum(x.get("restart") is True for x in r) == 2
+assert [x["step"] for x in r if "train/loss" in x] == list(range(1, 65))
+assert all("perplexity" in str(x) for x in r if "val/loss" in x)
+json.load(open("fresh/config.json"))' 2> json.err && ok json || bad json "$(tail -n 1 json.err)"
+fi
+
+# ---- generation ---------------------------------------------------------------------------------
+./bigram generate --out one --tokens 300 --seed 5 > g1 && ./bigram generate --out one --tokens 300 --seed 5 > g2
+./bigram generate --out one --tokens 300 --seed 6 > g3
+same generate-repeats g1 g2
+cmp -s g1 g3 && bad generate-by-seed "two seeds give one text" || ok generate-by-seed
+[ "$(./bigram generate --out one --prompt ab --tokens 3 --temperature 0)" = abcda ] ||
+    [ "$(./bigram generate --out one --prompt ab --tokens 3 --top-k 1 | head -c 3)" = abc ] &&
+    ok generate-likeliest || bad generate-likeliest "not abc..."
+says generate-unknown 2 "the training text had no 'x'" ./bigram generate --out one --prompt abx
+says generate-nothing 1 "holds no checkpoint" ./bigram generate --out empty
+
+# ---- signals ------------------------------------------------------------------------------------
+stopped() {                                     # stopped NAME SIGNAL CODE
+    rm -rf "$1"
+    ./bigram --out "$1" --steps 2000000000 --eval 0 --save 0 --log 100000000 > "$1.out" 2> "$1.err" &
+    local pid=$! rc
+    for _ in $(seq 100); do grep -q '^step' "$1.out" && break; sleep 0.05; done
+    kill -"$2" $pid; wait $pid; rc=$?
+    [ $rc -eq "$3" ] && ls "$1"/step-*/manifest.json > /dev/null 2>&1 &&
+        grep -q 'resume auto' "$1.out" && ok "$1" || bad "$1" "exit code $rc, wanted $3"
+    rm -f "$1/metrics.jsonl"
+}
+stopped interrupted INT 130
+stopped terminated TERM 75
+stopped requeued USR1 75
+
+# ---- faults -------------------------------------------------------------------------------------
+says nonfinite 1 "step 11: the loss is nan and gradients that are not finite: table (bigram.model:4)" \
+    ./broken --out broken.run
+./bigram --out ten --steps 10 > ten.out
+same crash-checkpoint "$(weights broken.run/crash 10)" "$(weights ten 10)"
+loop() {                                        # loop NAME PREFIX SUFFIX: fail call 1, 2, 3, ... in turn
+    local n rc
+    for n in $(seq 1 20) $(seq 23 3 400); do
+        rm -rf "$1"
+        RT_FAULT="$2$n$3" ./bigram --out "$1" --steps 6 --save 2 --eval 3 > loop.out 2> loop.err; rc=$?
+        if [ $rc -gt 2 ]; then bad "$1" "call $n: exit code $rc"; return; fi
+        if [ $rc -ne 0 ] && ! grep -q '^error: ' loop.err; then bad "$1" "call $n: no message"; return; fi
+        if ! ./bigram --out "$1" --resume auto --steps 6 > loop.out 2> loop.err2; then
+            bad "$1" "call $n: cannot go on: $(tail -n 1 loop.err2)"; return; fi
+        if ! cmp -s "$(weights loop.ref 6)" "$(weights "$1" 6)"; then bad "$1" "call $n: other bytes"; return; fi
+        [ $rc -eq 0 ] && [ ! -s loop.err ] && [ "$n" -gt 20 ] && break
+    done
+    ok "$1"
+}
+./bigram --out loop.ref --steps 6 > loop.out
+loop memory-fails-once alloc: ''
+loop memory-fails-for-good alloc: '+'
+loop disk-is-full io:write: :ENOSPC
+loop disk-stays-full io:write: +:ENOSPC
+loop sync-fails io:fsync: :EIO
+loop rename-fails io:rename: :EIO
+loop any-call-fails io:any: :EIO
+RT_FAULT=io:short,io:eintr ./bigram --out short > short.out 2>&1
+same short-and-interrupted "$(weights one 60)" "$(weights short 60)"
