@@ -10,7 +10,7 @@ flags="-std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -I../../compiler -I."
 objects=$(find "$BUILD/compiler" -name '*.o' ! -name main.o | sort)
 grep -q fsanitize "$BUILD/rt.libs" 2>/dev/null && flags="$flags -fsanitize=address,undefined"
 # shellcheck disable=SC2086
-rm -f "$out/compiler.a" && ar rcs "$out/compiler.a" $objects
+rm -f "$out/compiler.a" && ar qcs "$out/compiler.a" $objects
 for tool in passes test_grad test_random; do
     # shellcheck disable=SC2086
     if ! $CC $flags -o "$out/$tool" $tool.c "$out/compiler.a" -lm; then
