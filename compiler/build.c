@@ -19,7 +19,7 @@ extern char **environ;
 
 enum { EXIT_MISTAKE = 1, EXIT_BUG = 70, PATH_BYTES = 4096 };
 
-/* ---- places ------------------------------------------------------------------------------------- */
+/* ---- places -------------------------------------------------------------------------------- */
 
 static const char *first_there(Context *cx, const char *dir, const char *const *tries, int n,
                                const char *file)
@@ -59,7 +59,7 @@ Places build_find_places(Context *cx)
     return at;
 }
 
-/* ---- files --------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------- */
 
 static bool complain(Context *cx, const char *what, const char *path)
 {
@@ -117,7 +117,7 @@ const char *build_output_name(Context *cx, const Options *opt)
     return arena_strndup(cx->arena, base, (size_t)(dot - base));
 }
 
-/* ---- the C compiler ------------------------------------------------------------------------------ */
+/* ---- the C compiler ------------------------------------------------------------------------ */
 
 static void add_words(Context *cx, TextList *args, const char *words)
 {
@@ -147,7 +147,8 @@ static int start(const TextList *args)
 {
     pid_t pid;
     int   status = 0;
-    errno = posix_spawnp(&pid, args->at[0], NULL, NULL, (char *const *)(uintptr_t)args->at, environ);
+    errno = posix_spawnp(&pid, args->at[0], NULL, NULL, (char *const *)(uintptr_t)args->at,
+                         environ);
     if (errno != 0)
         return -1;
     while (waitpid(pid, &status, 0) < 0)
@@ -197,7 +198,8 @@ int build_program(Context *cx, const Options *opt, const Places *at, const Text 
     const Span  nowhere = { 0 };
     struct stat old;
     if (at->include == NULL || at->library == NULL) {
-        Diag *d = diag_error(cx, nowhere, "the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc");
+        Diag *d = diag_error(cx, nowhere,
+                             "the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc");
         diag_hint(d, "build it with make, install it with make install; --emit=c works without");
         return EXIT_MISTAKE;
     }
@@ -235,7 +237,7 @@ int build_program(Context *cx, const Options *opt, const Places *at, const Text 
     return 0;
 }
 
-/* ---- dependencies --------------------------------------------------------------------------------- */
+/* ---- dependencies -------------------------------------------------------------------------- */
 
 static void put_make_name(Text *out, const char *s)
 {

@@ -1,4 +1,4 @@
-/* build.h -- files that gradcc reads and writes besides the model, and the call of the C compiler. */
+/* build.h -- the files beside the model, and the call of the C compiler. */
 #ifndef GRADCC_BUILD_H
 #define GRADCC_BUILD_H
 

@@ -106,7 +106,8 @@ static int run(Context *cx, int argc, char **argv)
     Options opt;
     if (!options_parse(cx, argc, argv, &opt))
         return EXIT_USAGE;
-    cx->error_limit = (int)(opt.error_limit > 0 && opt.error_limit < 100000 ? opt.error_limit : 100000);
+    cx->error_limit = (int)(opt.error_limit > 0 && opt.error_limit < 100000 ? opt.error_limit
+                            : 100000);
     const char *no_colour = getenv("NO_COLOR");
     cx->colour = opt.colour >= 0 ? opt.colour
                : isatty(STDERR_FILENO) && !(no_colour && *no_colour);

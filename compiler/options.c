@@ -47,7 +47,8 @@ static const Row table[] = {
     { "-MP", NULL, KIND_FLAG, AT(deps_phony), NULL, 0, "... with a phony target per file" },
 
     { "the model", NULL, KIND_SECTION, 0, NULL, 0, NULL },
-    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0, "another value for a const or setting" },
+    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0,
+      "another value for a const or setting" },
     { "-I", "DIR", KIND_EACH, AT(include_dirs), NULL, 0, "look for included files here too" },
     { "-x", "LANG", KIND_CHOICE, AT(ir), "model|ir", 0, "what the input is: model or ir" },
     { "--ir", NULL, KIND_FLAG, AT(ir), NULL, 0, "the input is IR text, as --dump-after prints it" },
@@ -80,7 +81,7 @@ static const Row table[] = {
 
 enum { N_ROWS = sizeof table / sizeof *table };
 
-/* ---- help -------------------------------------------------------------------------------------- */
+/* ---- help ---------------------------------------------------------------------------------- */
 
 void options_help(FILE *out)
 {
@@ -104,7 +105,7 @@ void options_help(FILE *out)
     fputs("\nExit codes: 0 done, 1 mistakes in the model, 2 usage, 70 a bug of gradcc.\n", out);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 static bool fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
@@ -241,7 +242,7 @@ static bool read_value(Context *cx, const Row *r, const char *value, Options *op
     bug("option %s", r->name);
 }
 
-/* ---- what matters of it, for the head of the emitted file ---------------------------------------- */
+/* ---- what matters of it, for the head of the emitted file ---------------------------------- */
 
 static const char *command_of(Context *cx, const Options *opt)
 {
@@ -262,7 +263,8 @@ static const char *command_of(Context *cx, const Options *opt)
 bool options_parse(Context *cx, int argc, char **argv, Options *opt)
 {
     bool ended = false;
-    *opt = (Options){ .cc = "cc", .cflags = "", .march = "native", .error_limit = 20, .colour = -1 };
+    *opt = (Options){ .cc = "cc", .cflags = "", .march = "native", .error_limit = 20,
+                      .colour = -1 };
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *value = NULL;
         if (!ended && strcmp(arg, "--") == 0) {

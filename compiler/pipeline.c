@@ -32,7 +32,8 @@ typedef struct {
     Text          *out;
 } Run;
 
-typedef enum { FORM_TEXT, FORM_TREE, FORM_CHECKED, FORM_TENSOR, FORM_KERNEL, FORM_PLAN, FORM_C } Form;
+typedef enum { FORM_TEXT, FORM_TREE, FORM_CHECKED, FORM_TENSOR, FORM_KERNEL, FORM_PLAN,
+               FORM_C } Form;
 
 static const char *const form_name[] = {
     "text", "tree", "checked tree", "tensor IR", "kernel IR", "kernel IR + plan", "C",
@@ -60,7 +61,7 @@ static bool is_off(const Run *r, const char *pass)
     return r->opt->unoptimised || is_named(&r->opt->skip, pass);
 }
 
-/* ---- the passes -------------------------------------------------------------------------------- */
+/* ---- the passes ---------------------------------------------------------------------------- */
 
 static void run_parse(Run *r)
 {
@@ -228,7 +229,8 @@ void pipeline_list(Text *out)
 {
     for (int i = 0; i < N_PASSES; i++)
         text_add(out, "%-9s %-16s -> %-16s %s%s\n", passes[i].name, form_name[passes[i].from],
-                 form_name[passes[i].to], passes[i].purpose, passes[i].optional ? " (optional)" : "");
+                 form_name[passes[i].to], passes[i].purpose, passes[i].optional ? " (optional)"
+                         : "");
 }
 
 const char *pipeline_check_names(Context *cx, const Options *opt)
@@ -247,14 +249,15 @@ const char *pipeline_check_names(Context *cx, const Options *opt)
             const char *near = found ? NULL : diag_suggest(given, names, N_PASSES);
             if (found == NULL)
                 return arena_printf(cx->arena, near ? "%s is no pass: did you mean %s?"
-                                    : "%s is no pass: gradcc --list-passes prints them", given, near);
+                                    : "%s is no pass: gradcc --list-passes prints them", given,
+                                            near);
             if (k == 1 && !found->optional)
                 return arena_printf(cx->arena, "the pass %s cannot be skipped", given);
         }
     return NULL;
 }
 
-/* ---- dumps and checks ---------------------------------------------------------------------------- */
+/* ---- dumps and checks ---------------------------------------------------------------------- */
 
 static void dump_graphs(Run *r, Text *out)
 {
@@ -298,7 +301,8 @@ static void check_graphs(Run *r, const Pass *pass)
             fputs(t.at, f);
             fclose(f);
         }
-        bug("after pass %s: %s%s%s", pass->name, wrong, f ? "; the graph is in " : "", f ? path : "");
+        bug("after pass %s: %s%s%s", pass->name, wrong, f ? "; the graph is in " : "", f ? path
+            : "");
     }
 }
 
@@ -309,7 +313,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------ */
+/* ---- the loop ------------------------------------------------------------------------------ */
 
 static bool is_wanted(const Run *r, const Pass *p)
 {

@@ -24,7 +24,7 @@ void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
     c_table(&e);
 }
 
-/* ---- room for partial sums -------------------------------------------------------------------- */
+/* ---- room for partial sums ----------------------------------------------------------------- */
 
 enum { CHUNKS = 64 };                           /* RT_CHUNKS of rt.h */
 

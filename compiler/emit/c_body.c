@@ -95,7 +95,8 @@ static bool in_row_loop(const MapWriter *m, const Effect *f)
 void map_prepare(MapWriter *m)
 {
     const int n = m->k->values.len + 1;
-    Prepare   p = { m, NEW_ARRAY(m->e->cx->scratch, bool, n), NEW_ARRAY(m->e->cx->scratch, int, n) };
+    Arena    *a = m->e->cx->scratch;
+    Prepare   p = { m, NEW_ARRAY(a, bool, n), NEW_ARRAY(a, int, n) };
     for (int i = 0; i < m->k->values.len; i++)
         if (value_at(m, i)->kind == VAL_REDUCE)
             need_inside(&p, value_at(m, i)->in[0]);
@@ -124,7 +125,7 @@ static const char *index_of_access(MapWriter *m, const Access *a)
     Text t = text_new(m->e->cx->scratch);
     if (a->index >= 0) {
         const Value *v = value_at(m, a->index);
-        const Code   row = v->kind == VAL_AXIS ? (Code){ .text = m->index[v->axis], .prec = PREC_PRIMARY }
+        const Code   row = v->kind == VAL_AXIS ? code_plain(m->index[v->axis])
                                                : code_of(m, a->index, false);
         const bool   wide = v->kind == VAL_AXIS && m->wide[v->axis];
         text_add(&t, "%s%s", wide ? "" : "(ptrdiff_t)", code_at_least(m->e, row, PREC_UNARY));
@@ -147,8 +148,8 @@ static const char *element_of(MapWriter *m, const Access *a)
 {
     const char *index = index_of_access(m, a), *arg = m->w->arg[a->arg];
     if (strcmp(index, "0") == 0)
-        return arena_printf(m->e->cx->scratch, "*%s", arg);
-    return arena_printf(m->e->cx->scratch, "%s[%s]", arg, index);
+        return emit_format(m->e, "*%s", arg);
+    return emit_format(m->e, "%s[%s]", arg, index);
 }
 
 static Code load(MapWriter *m, const Value *v)
@@ -157,30 +158,31 @@ static Code load(MapWriter *m, const Value *v)
     if (v->access.guard < 0)
         return (Code){ text, text[0] == '*' ? PREC_UNARY : PREC_PRIMARY, false, NULL };
     const char *guard = code_at_least(m->e, code_of(m, v->access.guard, false), PREC_OR);
-    return (Code){ arena_printf(m->e->cx->scratch, "%s ? %s : %s", guard, text,
+    return (Code){ emit_format(m->e, "%s ? %s : %s", guard, text,
                                 code_literal(m->e, 0, v->dtype).text), PREC_COND, false, NULL };
 }
 
-/* ---- the other kinds of values ---------------------------------------------------------------- */
+/* ---- the other kinds of values ------------------------------------------------------------- */
 
 static Code axis_value(MapWriter *m, const Value *v)
 {
     const char *i = m->index[v->axis];
     if (!m->wide[v->axis])
-        return (Code){ i, PREC_PRIMARY, false, NULL };
-    return (Code){ arena_printf(m->e->cx->scratch, "(int32_t)%s", i), PREC_UNARY, false, NULL };
+        return code_plain(i);
+    return (Code){ emit_format(m->e, "(int32_t)%s", i), PREC_UNARY, false, NULL };
 }
 
 static Code dim_as_value(MapWriter *m, const Value *v)
 {
-    return (Code){ arena_printf(m->e->cx->scratch, "(%s)%s", c_type(m->e, v->dtype),
+    return (Code){ emit_format(m->e, "(%s)%s", c_type(m->e, v->dtype),
                                 dim_c_divisor(&m->w->dims, v->dim)), PREC_UNARY, false, NULL };
 }
 
 static Code draw(MapWriter *m, const Value *v)
 {
     Arena      *a = m->e->cx->scratch;
-    const char *stream = arena_printf(a, "0x%016llxu", (unsigned long long)op_stream_hash(v->stream));
+    const char *stream = arena_printf(a, "0x%016llxu",
+                                      (unsigned long long)op_stream_hash(v->stream));
     for (int i = 0; i < v->n_in; i++)
         stream = arena_printf(a, "rt_stream(%s, (uint64_t)%s)", stream,
                               code_at_least(m->e, code_of(m, v->in[i], false), PREC_UNARY));
@@ -190,11 +192,12 @@ static Code draw(MapWriter *m, const Value *v)
         per_sample = per_sample || !dim_is(v->sample.stride[i], 0);
     m->w->head->key = true;
     m->w->head->sample = m->w->head->sample || per_sample;
-    return (Code){ arena_printf(a, "%s_%s(key, %s, %s, (uint64_t)(%s))",
+    return code_plain(arena_printf(a, "%s_%s(key, %s, %s, (uint64_t)(%s))",
                                 v->op == OP_NORMAL ? "rt_normal" : "rt_uniform",
                                 v->dtype == DT_F64 ? "f64" : "f32", stream,
-                                per_sample ? arena_printf(a, "(uint64_t)(sample + %s)", sample) : "0",
-                                element), PREC_PRIMARY, false, NULL };
+                                per_sample ? arena_printf(a, "(uint64_t)(sample + %s)", sample)
+                                        : "0",
+                                element));
 }
 
 static Code point(MapWriter *m, const Value *v)
@@ -219,10 +222,10 @@ static Code compute(MapWriter *m, int n)
         return axis_value(m, v);
     case VAL_ITER:
         m->w->head->iter[v->axis] = true;
-        return (Code){ m->w->iter[v->axis], PREC_PRIMARY, false, NULL };
+        return code_plain(m->w->iter[v->axis]);
     case VAL_SEED:
         m->w->head->seed[v->slot] = true;
-        return (Code){ arena_printf(m->e->cx->scratch, "seed_%s", m->e->slot[v->slot]),
+        return (Code){ emit_format(m->e, "seed_%s", m->e->slot[v->slot]),
                        PREC_PRIMARY, false, NULL };
     case VAL_POINT:
         return point(m, v);
@@ -258,9 +261,9 @@ static void statement(MapWriter *m, const char *s)
 static Code declare(MapWriter *m, int v, Code c)
 {
     m->temp[v] = free_name(m, value_at(m, v)->name);
-    statement(m, arena_printf(m->e->cx->scratch, "const %s %s = %s;",
+    statement(m, emit_format(m->e, "const %s %s = %s;",
                               c_type(m->e, value_at(m, v)->dtype), m->temp[v], c.text));
-    return (Code){ m->temp[v], PREC_PRIMARY, false, NULL };
+    return code_plain(m->temp[v]);
 }
 
 /* A root is written out where it stands unless something else uses it too. */
@@ -268,14 +271,14 @@ static Code code_of(MapWriter *m, int v, bool root)
 {
     const Value *x = value_at(m, v);
     if (m->temp[v])
-        return (Code){ m->temp[v], PREC_PRIMARY, false, NULL };
+        return code_plain(m->temp[v]);
     const Code c = compute(m, v);
     if (is_trivial(x) || (m->uses[v] <= 1 && (root || strlen(c.text) <= LONG)))
         return c;
     return declare(m, v, c);
 }
 
-/* ---- values outside the row loop --------------------------------------------------------------- */
+/* ---- values outside the row loop ----------------------------------------------------------- */
 
 void map_once_values(MapWriter *m)
 {
@@ -294,7 +297,7 @@ void map_row_values(MapWriter *m, int phase)
     }
 }
 
-/* ---- effects ----------------------------------------------------------------------------------- */
+/* ---- effects ------------------------------------------------------------------------------- */
 
 void map_write(MapWriter *m, const Effect *f, Code value, DType type)
 {
@@ -306,12 +309,14 @@ void map_write(MapWriter *m, const Effect *f, Code value, DType type)
     if (flag && (value.prec != PREC_PRIMARY || strlen(value.text) > 32)) {
         const char *name = free_name(m, NULL);
         statement(m, arena_printf(a, "const %s %s = %s;", c_type(m->e, to), name, value.text));
-        value = (Code){ name, PREC_PRIMARY, false, NULL };
+        value = code_plain(name);
     }
     if (flag)
-        statement(m, arena_printf(a, "%s = %s ? %s + %s : %s;", at, flag, at, value.text, value.text));
+        statement(m, arena_printf(a, "%s = %s ? %s + %s : %s;", at, flag, at, value.text,
+                                  value.text));
     else
-        statement(m, arena_printf(a, "%s %s %s;", at, f->add == ADD_ALWAYS ? "+=" : "=", value.text));
+        statement(m, arena_printf(a, "%s %s %s;", at, f->add == ADD_ALWAYS ? "+=" : "=",
+                                  value.text));
 }
 
 static void write_effect(MapWriter *m, int n)
@@ -321,7 +326,8 @@ static void write_effect(MapWriter *m, int n)
     const DType   type = value_at(m, f->value)->dtype;
     const Code    c = code_of(m, f->value, true);
     if (m->total[n])
-        statement(m, arena_printf(a, "%s += %s;", m->total[n], code_cast(m->e, c, type, DT_F64).text));
+        statement(m, arena_printf(a, "%s += %s;", m->total[n],
+                                  code_cast(m->e, c, type, DT_F64).text));
     else if (m->column[n])
         statement(m, arena_printf(a, "%s[%s] += %s;", m->column[n], m->column_index, c.text));
     else
@@ -336,7 +342,7 @@ void map_row_effects(MapWriter *m, int phase)
             write_effect(m, i);
 }
 
-/* ---- the loop over the row --------------------------------------------------------------------- */
+/* ---- the loop over the row ----------------------------------------------------------------- */
 
 static void count_uses(MapWriter *m, int v)
 {

@@ -16,7 +16,7 @@ static void add(KernelWriter *w, Parts *parts, const char *text)
 
 static void add_field(KernelWriter *w, Parts *parts, const char *name, const char *value)
 {
-    add(w, parts, arena_printf(w->e->cx->scratch, ".%s = %s", name, value));
+    add(w, parts, emit_format(w->e, ".%s = %s", name, value));
 }
 
 static void add_size(KernelWriter *w, Parts *parts, const char *name, const Dim *d)
@@ -42,7 +42,7 @@ static const char *braces(KernelWriter *w, const Dim *const *d, int n)
 
 static void write_struct(KernelWriter *w, const char *type, const char *name, const Parts *parts)
 {
-    emit_call(&w->body, INDENT, arena_printf(w->e->cx->scratch, "const %s %s = { ", type, name),
+    emit_call(&w->body, INDENT, emit_format(w->e, "const %s %s = { ", type, name),
               parts->at, parts->len, " };\n");
 }
 
@@ -102,7 +102,7 @@ static void write_attention(KernelWriter *w)
     add_size(w, &parts, "D", x->D);
     add_size(w, &parts, "E", x->E);
     add_field(w, &parts, "scale", x->scale > 0 || x->scale < 0 ? emit_number(w->e, x->scale)
-              : arena_printf(w->e->cx->scratch, "1 / sqrt((double)%s)", dim_c_factor(&w->dims, x->D)));
+              : emit_format(w->e, "1 / sqrt((double)%s)", dim_c_divisor(&w->dims, x->D)));
     add_field(w, &parts, "causal", x->causal ? "true" : "false");
     add_heads(w, &parts, "q", &x->q);
     add_heads(w, &parts, "k", &x->k);
@@ -119,7 +119,7 @@ static void write_attention(KernelWriter *w)
     for (int i = 0; i < w->k->args.len; i++)
         add(w, &args, w->arg[i]);
     add(w, &args, name);
-    emit_call(&w->body, INDENT, arena_printf(w->e->cx->scratch, "rt_attention%s_%s(",
+    emit_call(&w->body, INDENT, emit_format(w->e, "rt_attention%s_%s(",
               grad ? "_grad" : "", w->e->suffix), args.at, args.len, ");\n");
 }
 

@@ -28,7 +28,8 @@ static const char *group_path(Emitter *e, int g)
 {
     const ParamGroup *group = &e->p->groups.at[g];
     const char *name = emit_identifier(e, group->name);
-    return group->parent < 0 ? name : intern_printf(e->cx, "%s_%s", group_path(e, group->parent), name);
+    return group->parent < 0 ? name
+                             : emit_format(e, "%s_%s", group_path(e, group->parent), name);
 }
 
 static void name_parameters(Emitter *e)
@@ -87,7 +88,8 @@ const char *c_training_dims(Emitter *e)
     for (int i = 0; i < dims_count(e->p->dims); i++) {
         const Symbol *s = dims_at(e->p->dims, i);
         if (s->kind == SYM_DIM || s->kind == SYM_BATCH)
-            text_add(&t, "%s%s = %lld", t.len ? ", " : "", s->name, (long long)emit_train_value(e, dim_sym(e->p->dims, s)));
+            text_add(&t, "%s%s = %lld", t.len ? ", " : "", s->name,
+                     (long long)emit_train_value(e, dim_sym(e->p->dims, s)));
     }
     return t.at;
 }
@@ -116,11 +118,13 @@ void c_head(Emitter *e)
              e->model, emit_comment(e, path, 50), e->opt->version);
     text_add(t, " * command   %s\n", emit_comment(e, e->opt->command, 200));
     if (s)
-        text_add(t, " * source    %s, %d lines, crc32 %08x\n", emit_comment(e, path, 60), s->n_lines,
+        text_add(t, " * source    %s, %d lines, crc32 %08x\n", emit_comment(e, path, 60),
+                 s->n_lines,
                  (unsigned)crc32_of(s->text, s->len));
     text_put(t, " * contents  1 dimensions  2 parameters  3 memory map  4 kernels\n"
                 " *           5 forward     6 backward    7 step        8 model table\n");
-    text_add(t, " * size      %s parameters", emit_count(e, emit_train_value(e, c_count_parameters(e))));
+    text_add(t, " * size      %s parameters",
+             emit_count(e, emit_train_value(e, c_count_parameters(e))));
     if (r && routine_has_arena(r)) {
         const char *dims = c_training_dims(e);
         text_add(t, "; arena %s%s%s, full at step %d of %d", emit_bytes(e, r->arena_bytes),
@@ -144,7 +148,7 @@ static const char *note_of(Emitter *e, const Symbol *s)
     const char *where = s->span.file ? source_where(e->cx, s->span) : "";
     if (s->note == NULL)
         return where;
-    return arena_printf(e->cx->scratch, "%-24s %s", emit_comment(e, s->note, 40), where);
+    return emit_format(e, "%-24s %s", emit_comment(e, s->note, 40), where);
 }
 
 static void write_symbols(Emitter *e, bool constants)

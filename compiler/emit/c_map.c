@@ -62,7 +62,7 @@ static const char *index_name(MapWriter *m, const char *axis)
 {
     if (axis == NULL)
         return names_take_exact(m->e, m->w->names, "i");
-    return names_take(m->e, m->w->names, arena_printf(m->e->cx->scratch, "i%s", axis));
+    return names_take(m->e, m->w->names, emit_format(m->e, "i%s", axis));
 }
 
 static void name_indices(MapWriter *m)
@@ -88,7 +88,7 @@ static void line(MapWriter *m, const char *s)
 static void open_loop(MapWriter *m, int axis, const char *from, const char *to, bool brace)
 {
     const char *i = m->index[axis];
-    line(m, arena_printf(m->e->cx->scratch, "for (%s %s = %s; %s < %s; %s++)%s",
+    line(m, emit_format(m->e, "for (%s %s = %s; %s < %s; %s++)%s",
                          map_index_type(m, axis), i, from, i, to, i, brace ? " {" : ""));
     m->indent += INDENT;
 }
@@ -112,7 +112,7 @@ static const char *size_text(MapWriter *m, const Dim *d) { return dim_c(&m->w->d
 
 static void parallel(MapWriter *m, int axes)
 {
-    line(m, arena_printf(m->e->cx->scratch, "RT_PARALLEL_FOR(%d, %s)", axes,
+    line(m, emit_format(m->e, "RT_PARALLEL_FOR(%d, %s)", axes,
                          size_text(m, map_space(m, m->n_axes))));
 }
 
@@ -128,14 +128,14 @@ static void declare_totals(MapWriter *m, bool chunked)
         if (!is_total(f))
             continue;
         const char *arg = m->w->arg[f->access.arg];
-        m->total[i] = names_take(m->e, m->w->names, arena_printf(m->e->cx->scratch, "total_%s", arg));
+        m->total[i] = names_take(m->e, m->w->names, emit_format(m->e, "total_%s", arg));
         if (!chunked) {
-            line(m, arena_printf(m->e->cx->scratch, "double %s = 0;", m->total[i]));
+            line(m, emit_format(m->e, "double %s = 0;", m->total[i]));
             continue;
         }
         m->partial[i] = names_take(m->e, m->w->names,
-                                   arena_printf(m->e->cx->scratch, "part_%s", arg));
-        line(m, arena_printf(m->e->cx->scratch, "double %s[RT_CHUNKS];", m->partial[i]));
+                                   emit_format(m->e, "part_%s", arg));
+        line(m, emit_format(m->e, "double %s[RT_CHUNKS];", m->partial[i]));
     }
 }
 
@@ -149,7 +149,7 @@ static void store_totals(MapWriter *m, bool chunked)
             continue;
         const char *sum = chunked ? arena_printf(a, "rt_sum_chunks(%s, chunks)", m->partial[i])
                                   : m->total[i];
-        map_write(m, f, (Code){ sum, PREC_PRIMARY, false, NULL }, DT_F64);
+        map_write(m, f, code_plain(sum), DT_F64);
     }
 }
 
@@ -236,7 +236,7 @@ static const char *partial_rows(MapWriter *m, int n)
 {
     const char *work = m->w->arg[m->k->args.len - 1];
     const char *size = dim_c_factor(&m->w->dims, m->k->axis[m->n_outer]);
-    return n == 0 ? work : arena_printf(m->e->cx->scratch, "%s + %d*RT_CHUNKS*%s", work, n, size);
+    return n == 0 ? work : emit_format(m->e, "%s + %d*RT_CHUNKS*%s", work, n, size);
 }
 
 static const char *suffix_of(DType t) { return t == DT_F64 ? "f64" : "f32"; }

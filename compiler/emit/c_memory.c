@@ -21,7 +21,7 @@ const char *routine_plan_type(Emitter *e, const Routine *r)
 
 const char *routine_plan_function(Emitter *e, const Routine *r)
 {
-    return arena_printf(e->cx->scratch, is_train(r) ? "%s_plan" : "%s_%s_plan", e->model, r->name);
+    return emit_format(e, is_train(r) ? "%s_plan" : "%s_%s_plan", e->model, r->name);
 }
 
 static bool is_placed(const Buffer *b) { return b->kind == BUF_ARENA && b->first >= 0; }
@@ -73,7 +73,7 @@ static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
     Text t = text_new(e->cx->scratch);
     int  n = 0;
     if (b->over)
-        return arena_printf(e->cx->scratch, "in place of %s", b->over->name);
+        return emit_format(e, "in place of %s", b->over->name);
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *o = r->buffers.at[i];
         if (o == b || !is_placed(o) || o->last >= b->first || o->offset >= b->offset + b->bytes ||
@@ -100,7 +100,8 @@ static void write_table(Emitter *e, const Routine *r)
     }
     shape = shape > 28 ? 28 : shape;
     text_add(e->out, "/* The arena of %s: %s%s%s.\n"
-             " * Offsets and bytes are those at these sizes; written and last read are step numbers.\n *\n",
+             " * Offsets and bytes are those at these sizes; written and last read are steps.\n"
+             " *\n",
              is_train(r) ? "a training step" : strcmp(r->name, "eval") == 0 ? "an evaluation" :
              strcmp(r->name, "output") == 0 ? "the outputs" : "the counts",
              emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims);
@@ -126,7 +127,7 @@ static void write_table(Emitter *e, const Routine *r)
 
 static const char *size_of(Emitter *e, DimScope *s, const Buffer *b)
 {
-    return arena_printf(e->cx->scratch, "RT_SIZE(%s, %s)", c_type(e, b->dtype),
+    return emit_format(e, "RT_SIZE(%s, %s)", c_type(e, b->dtype),
                         dim_c(s, type_elems(e->p->dims, b->type)));
 }
 

@@ -34,7 +34,7 @@ static void add_strides(Function *f, Text *t, const Operand *o)
     }
 }
 
-/* ---- arena ------------------------------------------------------------------------------------ */
+/* ---- arena --------------------------------------------------------------------------------- */
 
 typedef VEC(const Operand *) Operands;
 
@@ -73,7 +73,7 @@ static void declare_arena(Function *f, const Operands *all, const Operand *o)
     Emitter      *e = f->e;
     const Buffer *b = o->buffer;
     const char   *name = names_take(e, f->names, b->name), *type = c_type(e, b->dtype);
-    const char   *at = arena_printf(e->cx->scratch, "RT_AT(arena, at%s%s)", f->depth ? "->" : ".",
+    const char   *at = emit_format(e, "RT_AT(arena, at%s%s)", f->depth ? "->" : ".",
                                     (const char *)map_get(e->field, b));
     Text          moved = text_new(e->cx->scratch);
     f->head->arena = true;
@@ -87,7 +87,7 @@ static void declare_arena(Function *f, const Operands *all, const Operand *o)
              emit_comment(e, emit_shape(e, slot_type(f, o, moved.len > 0)), 40));
 }
 
-/* ---- parameters and gradients ------------------------------------------------------------------ */
+/* ---- parameters and gradients -------------------------------------------------------------- */
 
 /* Does the operand move with the stacks of its parameter, one loop each, and with nothing else?
    The loops are filled in, innermost stack first. */
@@ -122,7 +122,7 @@ static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
     Text start = text_new(e->cx->scratch);
     int  k = 0;
     for (int g = group; g >= 0; g = e->p->groups.at[g].parent, k++) {
-        const char *inner = arena_printf(e->cx->scratch, "%s", start.at);
+        const char *inner = emit_format(e, "%s", start.at);
         Operand     one = { .buffer = o->buffer };
         Text        outer = text_new(e->cx->scratch);
         one.loop_stride[loop[k]] = o->loop_stride[loop[k]];
@@ -131,11 +131,12 @@ static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
         text_put(&outer, inner);
         start = outer;
     }
-    name = names_take_exact(e, f->names, arena_printf(e->cx->scratch, "%s_%s", grad ? "d_p" : "p",
+    name = names_take_exact(e, f->names, emit_format(e, "%s_%s", grad ? "d_p" : "p",
                                                       e->group[group] + 2));
     map_set(f->base, key, (void *)(uintptr_t)name);
-    text_add(&f->pointers, "    %s%s *%s = %s%s;\t/* this repetition of %s */\n", grad ? "" : "const ",
-             e->real, name, grad ? "d_p" : "p", start.at, e->p->groups.at[group].name);
+    text_add(&f->pointers, "    %s%s *%s = %s%s;\t/* this repetition of %s */\n",
+             grad ? "" : "const ", e->real, name, grad ? "d_p" : "p", start.at,
+             e->p->groups.at[group].name);
     return name;
 }
 
@@ -161,7 +162,7 @@ static const char *parameter_text(Function *f, const Operand *o)
     return t.at;
 }
 
-/* ---- operands ---------------------------------------------------------------------------------- */
+/* ---- operands ------------------------------------------------------------------------------ */
 
 void operands_declare(Function *f, const Steps *steps, bool backward)
 {
@@ -187,7 +188,7 @@ const char *operand_text(Function *f, const Operand *o)
         return parameter_text(f, o);
     case BUF_SUM: case BUF_COUNT:
         f->head->s = f->head->sums = true;
-        return arena_printf(e->cx->scratch, "&s->%s[S_%s]", b->kind == BUF_SUM ? "sum" : "count",
+        return emit_format(e, "&s->%s[S_%s]", b->kind == BUF_SUM ? "sum" : "count",
                             e->slot[b->index]);
     case BUF_INPUT:
         f->head->input[b->index] = true;

@@ -61,18 +61,20 @@ static void write_enum(Emitter *e, int group)
     for (int i = 0; i < list.len; i++) {
         const Member m = list.at[i];
         const char  *name = m.param >= 0 ? e->param[m.param] : e->group[m.group];
-        const Span   at = m.param >= 0 ? e->p->params.at[m.param].span : e->p->groups.at[m.group].span;
+        const Span   at = m.param >= 0 ? e->p->params.at[m.param].span
+                : e->p->groups.at[m.group].span;
         const char  *shape = m.param >= 0 ? emit_shape(e, e->p->params.at[m.param].type)
-                           : arena_printf(e->cx->scratch, "%s times",
+                           : emit_format(e, "%s times",
                                           dim_text(e->cx, e->p->groups.at[m.group].count));
         text_add(&lines, "    %s = %s,\t/* %-14s %s */\n", name, end, shape,
                  at.file ? source_where(e->cx, at) : "");
-        end = arena_printf(e->cx->scratch, "%s + %s", name, member_size(e, &s, m));
+        end = emit_format(e, "%s + %s", name, member_size(e, &s, m));
     }
     if (group < 0)
         text_add(&lines, "    P_COUNT = %s,\n};\n", end);
     else
-        text_add(&lines, "    %s = %s,\n};\n", e->symbol[e->p->groups.at[group].stride_sym->id], end);
+        text_add(&lines, "    %s = %s,\n};\n", e->symbol[e->p->groups.at[group].stride_sym->id],
+                 end);
     emit_aligned(e->out, lines.at, 40);
     text_put(e->out, "\n");
 }
@@ -91,7 +93,7 @@ const char *c_param_start(Emitter *e, int index)
 {
     const char *text = e->param[index];
     for (int g = e->p->params.at[index].group; g >= 0; g = e->p->groups.at[g].parent)
-        text = arena_printf(e->cx->scratch, "%s + %s", e->group[g], text);
+        text = emit_format(e, "%s + %s", e->group[g], text);
     return text;
 }
 
@@ -101,7 +103,7 @@ static const char *stack_list(Emitter *e, DimScope *s, const Param *p, int *n)
 {
     const char *list = "";
     for (int g = p->group; g >= 0; g = e->p->groups.at[g].parent)
-        list = arena_printf(e->cx->scratch, "{ %s, %s }%s%s", dim_c(s, e->p->groups.at[g].count),
+        list = emit_format(e, "{ %s, %s }%s%s", dim_c(s, e->p->groups.at[g].count),
                             e->symbol[e->p->groups.at[g].stride_sym->id], (*n)++ ? ", " : "", list);
     return list;
 }

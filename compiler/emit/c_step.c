@@ -12,7 +12,7 @@
 static void write_function(Function *f, const char *name, const Steps *steps, bool backward,
                            const char *what);
 
-/* ---- heads ------------------------------------------------------------------------------------ */
+/* ---- heads --------------------------------------------------------------------------------- */
 
 static FunctionHead *head_new(Emitter *e)
 {
@@ -52,14 +52,15 @@ static Words head_words(const Function *f, const FunctionHead *h, bool types)
                  c_type(e, e->p->inputs.at[i].type->dtype), e->input[i]) : e->input[i]);
     for (int i = 0; i < e->p->outputs.len; i++)
         if (h->output[i])
-            word(e, &w, types ? arena_printf(a, "%s *%s", c_type(e, e->p->outputs.at[i].type->dtype),
+            word(e, &w, types
+                 ? arena_printf(a, "%s *%s", c_type(e, e->p->outputs.at[i].type->dtype),
                                              e->output[i]) : e->output[i]);
     if (h->arena)
         word(e, &w, types ? "void *arena" : "arena");
     return w;
 }
 
-/* ---- one step ---------------------------------------------------------------------------------- */
+/* ---- one step ------------------------------------------------------------------------------ */
 
 static const char *flag_text(Function *f, Flag flag)
 {
@@ -72,9 +73,9 @@ static const char *flag_text(Function *f, Flag flag)
     const Loop *loop = f->loop[f->depth - 1];
     const char *var = f->var[f->depth - 1];
     const char *later = loop->reverse
-        ? arena_printf(f->e->cx->scratch, "%s < %s - 1", var, dim_c_factor(&f->dims, loop->trip))
-        : arena_printf(f->e->cx->scratch, "%s > 0", var);
-    return flag == FLAG_LATER ? later : arena_printf(f->e->cx->scratch, "s->add || %s", later);
+        ? emit_format(f->e, "%s < %s - 1", var, dim_c_factor(&f->dims, loop->trip))
+        : emit_format(f->e, "%s > 0", var);
+    return flag == FLAG_LATER ? later : emit_format(f->e, "s->add || %s", later);
 }
 
 static const char *call_text(Function *f, const Step *s)
@@ -88,12 +89,14 @@ static const char *call_text(Function *f, const Step *s)
         word(e, &w, operand_text(f, &s->operands[h->order[i]]));
     for (int i = 0; i < e->p->means.len; i++)
         if (h->seed[i])
-            word(e, &w, arena_printf(a, e->p->real == DT_F64 ? "s->seed[S_%s]" : "(float)s->seed[S_%s]",
+            word(e, &w, arena_printf(a, e->p->real == DT_F64 ? "s->seed[S_%s]"
+                                     : "(float)s->seed[S_%s]",
                                      e->slot[i]));
     for (int d = 0; d < DEPTH_MAX; d++)
         if (h->iter[d]) {
             if (d >= f->depth)
-                bug("step %d (%s) asks for the iteration of loop %d", s->number, s->kernel->name, d);
+                bug("step %d (%s) asks for the iteration of loop %d", s->number, s->kernel->name,
+                    d);
             word(e, &w, loop_is_wide(f, d) ? arena_printf(a, "(int)%s", f->var[d]) : f->var[d]);
         }
     if (h->key)
@@ -128,7 +131,7 @@ static const char *step_comment(Function *f, const Step *s)
     return emit_comment(e, t.at, COLUMNS - 10);
 }
 
-/* ---- loops ------------------------------------------------------------------------------------- */
+/* ---- loops --------------------------------------------------------------------------------- */
 
 /* "il" for a loop over L; "i" where the trip count is no name. */
 static const char *loop_variable(Function *f, const Loop *loop)
@@ -221,7 +224,7 @@ static void write_loop(Function *f, const Step *s)
                           s->span.file ? source_where(e->cx, s->span) : "", text) }));
 }
 
-/* ---- functions ---------------------------------------------------------------------------------- */
+/* ---- functions ----------------------------------------------------------------------------- */
 
 /* Beside the calls where all fit, else each above its call. */
 static void write_rows(Function *f, Text *t)
@@ -253,17 +256,18 @@ static void write_head(Function *f, const char *name)
     Emitter *e = f->e;
     Words    w = head_words(f, f->head, true);
     if (f->depth > 0 && f->head->arena)
-        word(e, &w, arena_printf(e->cx->scratch, "const %s *at", routine_plan_type(e, f->r)));
+        word(e, &w, emit_format(e, "const %s *at", routine_plan_type(e, f->r)));
     if (f->head->s)
         word(e, &w, f->head->sums ? "RtStep *s" : "const RtStep *s");
     if (f->head->n)
         word(e, &w, "Dims n");
     for (int d = 0; d < f->depth; d++)
-        word(e, &w, arena_printf(e->cx->scratch, "%s %s", loop_is_wide(f, d) ? "ptrdiff_t" : "int",
+        word(e, &w, emit_format(e, "%s %s", loop_is_wide(f, d) ? "ptrdiff_t" : "int",
                                  f->var[d]));
     if (w.len == 0)
         word(e, &w, "void");
-    emit_call(e->out, 0, arena_printf(e->cx->scratch, "static void %s(", name), w.at, w.len, ")\n{\n");
+    emit_call(e->out, 0, emit_format(e, "static void %s(", name), w.at, w.len,
+              ")\n{\n");
 }
 
 static void function_prepare(Function *f)
@@ -325,15 +329,16 @@ static bool has_steps(const Routine *r, bool backward)
     return false;
 }
 
-static void write_part(Emitter *e, const Routine *r, const char *part, bool backward, const char *what)
+static void write_part(Emitter *e, const Routine *r, const char *part, bool backward,
+                       const char *what)
 {
     Function    f = { .e = e, .r = r, .part = part };
-    const char *name = names_take(e, e->file, arena_printf(e->cx->scratch, "%s_%s", e->model, part));
+    const char *name = names_take(e, e->file, emit_format(e, "%s_%s", e->model, part));
     write_function(&f, name, &r->steps, backward, what);
     map_set(e->call_dims, head_key(e, r, part), f.head);
 }
 
-/* ---- counts ------------------------------------------------------------------------------------- */
+/* ---- counts -------------------------------------------------------------------------------- */
 
 /* What the means divide by: formulas of the dims, then the steps that look at the data. */
 static void write_count(Emitter *e)
@@ -341,7 +346,7 @@ static void write_count(Emitter *e)
     static const Steps nothing = { 0 };
     const Routine *r = e->kp->count;
     Function       f = { .e = e, .r = r, .part = "count" };
-    const char    *name = names_take(e, e->file, arena_printf(e->cx->scratch, "%s_count", e->model));
+    const char    *name = names_take(e, e->file, emit_format(e, "%s_count", e->model));
     function_prepare(&f);
     for (int i = 0; i < e->p->means.len; i++) {
         const MeanSlot *m = &e->p->means.at[i];
@@ -349,9 +354,9 @@ static void write_count(Emitter *e)
             continue;
         f.head->s = f.head->sums = true;
         vec_push(e->cx->scratch, &f.rows, ((Row){
-            arena_printf(e->cx->scratch, "    s->count[S_%s] += (double)(%s);", e->slot[i],
+            emit_format(e, "    s->count[S_%s] += (double)(%s);", e->slot[i],
                          dim_c(&f.dims, m->count)),
-            arena_printf(e->cx->scratch, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
+            emit_format(e, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
                          m->span.file ? source_where(e->cx, m->span) : "") }));
     }
     write_function(&f, name, r ? &r->steps : &nothing, false,
@@ -376,7 +381,7 @@ static void write_slots(Emitter *e)
     text_put(e->out, "\n");
 }
 
-/* ---- sections ----------------------------------------------------------------------------------- */
+/* ---- sections ------------------------------------------------------------------------------ */
 
 void c_forward(Emitter *e)
 {
@@ -385,7 +390,8 @@ void c_forward(Emitter *e)
     if (e->p->means.len > 0)
         write_count(e);
     if (e->kp->train)
-        write_part(e, e->kp->train, "forward", false, "training: fills the arena and adds to the sums");
+        write_part(e, e->kp->train, "forward", false,
+                   "training: fills the arena and adds to the sums");
     if (e->kp->eval)
         write_part(e, e->kp->eval, "evaluate", false, "evaluation: adds to the sums");
     if (e->kp->output)

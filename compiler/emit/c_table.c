@@ -116,7 +116,7 @@ static void write_objectives(Emitter *e)
             at = e->p->means.at[i].span;
         }
     open_table(e, "RtObjective", "objectives");
-    emit_statement(e->out, INDENT, arena_printf(e->cx->scratch,
+    emit_statement(e->out, INDENT, emit_format(e,
                    "{ .loss = %s, .from = 0, .to = P_COUNT, .optimizer = %s, .where = %s },",
                    emit_string(e, loss), optimizer_name[e->p->train.optimizer], where(e, at)));
     text_put(e->out, "};\n\n");
@@ -136,7 +136,7 @@ static void write_maps(Emitter *e)
     text_put(e->out, "};\n\n");
 }
 
-/* ---- functions of the dims -------------------------------------------------------------------- */
+/* ---- functions of the dims ----------------------------------------------------------------- */
 
 static void open_function(Emitter *e, const char *head, bool uses_dims)
 {
@@ -170,7 +170,7 @@ static bool write_check(Emitter *e)
             text_add(&t, "%s %% %s == 0", dim_c_divisor(&s, c->left), dim_c_divisor(&s, c->right));
         else
             text_add(&t, "%s %s %s", dim_c(&s, c->left), rel[c->rel], dim_c(&s, c->right));
-        text_add(&t, "))\n        return %s;\n", emit_string(e, arena_printf(e->cx->scratch, "%s (%s)",
+        text_add(&t, "))\n        return %s;\n", emit_string(e, emit_format(e, "%s (%s)",
                  c->text, c->span.file ? source_where(e->cx, c->span) : "")));
     }
     if (t.len == 0)
@@ -181,7 +181,9 @@ static bool write_check(Emitter *e)
 }
 
 /* One case per tensor: its sizes. */
-static void write_shapes(Emitter *e, const char *name, int n, const Type *(*type_at)(Emitter *, int))
+typedef const Type *(*TypeAt)(Emitter *e, int i);
+
+static void write_shapes(Emitter *e, const char *name, int n, TypeAt type_at)
 {
     DimScope s = dim_scope(e, "n.");
     Text     t = text_new(e->cx->scratch);
@@ -194,7 +196,7 @@ static void write_shapes(Emitter *e, const char *name, int n, const Type *(*type
             text_add(&t, "        shape[%d] = %s;\n", k, dim_c(&s, type->dim[k]));
         text_put(&t, "        break;\n");
     }
-    open_function(e, arena_printf(e->cx->scratch, "static void %%s_%s_shape(const ptrdiff_t *dims, "
+    open_function(e, emit_format(e, "static void %%s_%s_shape(const ptrdiff_t *dims, "
                   "int %s, ptrdiff_t *shape)\n{\n", name, name), any_used(&s));
     text_add(e->out, "    switch (%s) {\n%s    default:\n        break;\n    }\n}\n\n", name, t.at);
 }
@@ -234,7 +236,7 @@ static void write_arena(Emitter *e)
     text_add(e->out, "%s%s    return 0;\n}\n\n", t.len ? "" : "    RT_UNUSED(entry);\n", t.at);
 }
 
-/* ---- metrics ------------------------------------------------------------------------------------ */
+/* ---- metrics ------------------------------------------------------------------------------- */
 
 static Code metric_code(Emitter *e, const Metric *m, const Node *n)
 {
@@ -244,8 +246,7 @@ static Code metric_code(Emitter *e, const Metric *m, const Node *n)
     case OP_CONST:
         return code_literal(e, n->attr.value, DT_F64);
     case OP_MEAN:
-        return (Code){ arena_printf(e->cx->scratch, "mean[S_%s]", e->slot[n->attr.index]),
-                       PREC_PRIMARY, false, NULL };
+        return code_plain(emit_format(e, "mean[S_%s]", e->slot[n->attr.index]));
     case OP_DIM:
         if (!dim_value(n->attr.dim, &v)) {
             diag_error(e->cx, n->span, "metric %s uses the dim %s, which is bound when the program "
@@ -281,19 +282,20 @@ static void write_metric_values(Emitter *e)
         if (n == NULL)
             bug("metric %s has no formula", m->name);
         Text line = text_new(e->cx->scratch);
-        emit_statement(&line, INDENT, arena_printf(e->cx->scratch, "value[%d] = %s;", i,
+        emit_statement(&line, INDENT, emit_format(e, "value[%d] = %s;", i,
                                                    metric_code(e, m, n).text));
         line.at[--line.len] = '\0';
         text_add(&t, "%s\t/* %s */\n", line.at, emit_comment(e, m->name, 40));
     }
-    text_add(e->out, "static void %s_metric_values(const double *mean, double *value)\n{\n", e->model);
+    text_add(e->out, "static void %s_metric_values(const double *mean, double *value)\n{\n",
+             e->model);
     if (strstr(t.at, "mean[") == NULL)
         text_put(e->out, "    RT_UNUSED(mean);\n");
     emit_aligned(e->out, t.at, 40);
     text_put(e->out, "}\n\n");
 }
 
-/* ---- the model ---------------------------------------------------------------------------------- */
+/* ---- the model ----------------------------------------------------------------------------- */
 
 static void write_train(Emitter *e)
 {
@@ -316,7 +318,9 @@ static void write_train(Emitter *e)
     text_add(o, "        .momentum = %s, .nesterov = %s, .weight_decay = %s,\n",
              emit_number(e, t->momentum), t->nesterov ? "true" : "false",
              emit_number(e, t->weight_decay));
-    text_add(o, "        .schedule = %s, .lr = %s, .lr_end = %s, .warmup = %lld, .decay_steps = %lld,\n",
+    text_add(o,
+             "        .schedule = %s, .lr = %s, .lr_end = %s,\n"
+             "        .warmup = %lld, .decay_steps = %lld,\n",
              schedule_name[t->schedule], emit_number(e, t->lr), emit_number(e, t->lr_end),
              (long long)t->warmup, (long long)t->decay_steps);
     text_add(o, "        .clip = %s, .steps = %lld, .eval_every = %lld, .save_every = %lld,\n",
@@ -342,7 +346,8 @@ static void write_model(Emitter *e, int n_dims, bool check)
     if (n_dims)
         text_add(o, "    .dims = %s_sizes, .n_dims = %d,\n", m, n_dims);
     if (p->params.len)
-        text_add(o, "    .params = %s_params, .n_params = %d, .n_elems = P_COUNT,\n", m, p->params.len);
+        text_add(o, "    .params = %s_params, .n_params = %d, .n_elems = P_COUNT,\n", m,
+                 p->params.len);
     if (p->inputs.len)
         text_add(o, "    .inputs = %s_inputs, .n_inputs = %d,\n", m, p->inputs.len);
     if (p->outputs.len)

@@ -79,9 +79,10 @@ static void write_step(Emitter *e)
     const FunctionHead  *head[2] = { function_head(e, e->kp->train, "forward"),
                                      function_head(e, e->kp->train, "backward") };
     Text lines = text_new(e->cx->scratch);
-    text_put(&lines, "    rt_begin_step(run, s);\t/* sums and counts are 0; generator key, rate */\n");
+    text_put(&lines,
+             "    rt_begin_step(run, s);\t/* sums and counts are 0; generator key, rate */\n");
     text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
-                     "        rt_begin_micro(run, s, micro);\t/* its dims, inputs and first sample */\n");
+                     "        rt_begin_micro(run, s, micro);\t/* sizes, inputs, first sample */\n");
     write_locals(e, &lines, 8, &count, 1);
     write_call(e, &lines, 8, e->kp->count, "count");
     text_put(&lines, "    }\n    rt_seed_losses(run, s);"
@@ -105,7 +106,8 @@ static void write_step(Emitter *e)
     text_put(e->out, "}\n\n");
 }
 
-static void write_adapter(Emitter *e, const char *name, const Routine *r, const char *part, bool count)
+static void write_adapter(Emitter *e, const char *name, const Routine *r, const char *part,
+                          bool count)
 {
     const FunctionHead *head[2] = { function_head(e, r, part), NULL };
     Text                t = text_new(e->cx->scratch);

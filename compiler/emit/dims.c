@@ -23,7 +23,7 @@ static const char *name_narrow(const Symbol *sym, void *user)
         return s->e->symbol[sym->id];
     s->used[sym->id] = true;
     return s->prefix[0] == '\0' ? s->e->symbol[sym->id]
-                                : arena_printf(s->e->cx->scratch, "%s%s", s->prefix,
+                                : emit_format(s->e, "%s%s", s->prefix,
                                                s->e->symbol[sym->id]);
 }
 
@@ -31,7 +31,7 @@ static const char *name_wide(const Symbol *sym, void *user)
 {
     DimScope *s = user;
     const char *name = name_narrow(sym, user);
-    return sym->kind == SYM_CONST ? arena_printf(s->e->cx->scratch, "(ptrdiff_t)%s", name) : name;
+    return sym->kind == SYM_CONST ? emit_format(s->e, "(ptrdiff_t)%s", name) : name;
 }
 
 /* The value with every run-time dim set to 1: what is computed in int at most. */
@@ -77,7 +77,7 @@ static bool is_closed(const char *text)
 const char *dim_c_divisor(DimScope *s, const Dim *d)
 {
     const char *text = print(s, d, true);
-    return is_closed(text) ? text : arena_printf(s->e->cx->scratch, "(%s)", text);
+    return is_closed(text) ? text : emit_format(s->e, "(%s)", text);
 }
 
 bool dim_is(const Dim *d, int64_t value)

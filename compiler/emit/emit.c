@@ -11,6 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *emit_format(Emitter *e, const char *fmt, ...)
+{
+    Text    t = text_new(e->cx->scratch);
+    va_list ap;
+    va_start(ap, fmt);
+    text_addv(&t, fmt, ap);
+    va_end(ap);
+    return t.at;
+}
+
 /* ---- names ---------------------------------------------------------------------------------- */
 
 /* Words of C, of the headers that rt.h includes, and names that every emitted file uses itself. */
@@ -33,7 +43,8 @@ static const char *const reserved[] = {
     "strcat", "strcmp", "strcpy", "strlen", "tan", "tanh", "tgamma", "trunc", "y0", "y1", "yn",
     "linux", "unix", "i386",
     "Dims", "Plan", "run", "arena", "at", "add", "later", "add_later", "key", "sample", "stream",
-    "i", "j", "chunk", "chunks", "block", "from", "to", "end", "part", "row", "micro", "dims", "n", "s", "p", "d_p",
+    "i", "j", "chunk", "chunks", "block", "from", "to", "end", "part", "row", "micro", "dims", "n",
+    "s", "p", "d_p",
 };
 
 bool emit_is_reserved(const char *name)
@@ -88,7 +99,9 @@ const char *names_take_exact(Emitter *e, Names *n, const char *want)
 const char *names_take(Emitter *e, Names *n, const char *want)
 {
     const char *base = emit_identifier(e, want);
-    return names_take_exact(e, n, emit_is_reserved(base) ? intern_printf(e->cx, "%s_", base) : base);
+    if (emit_is_reserved(base))
+        base = emit_format(e, "%s_", base);
+    return names_take_exact(e, n, base);
 }
 
 /* ---- literals ------------------------------------------------------------------------------- */
@@ -105,7 +118,7 @@ const char *emit_number(Emitter *e, double v)
         if (strtod(text, NULL) == v)            /* -0.0 == 0.0, and %g keeps the sign */
             break;
     }
-    return arena_printf(e->cx->scratch, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
+    return emit_format(e, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
 const char *emit_string(Emitter *e, const char *s)
@@ -138,7 +151,7 @@ const char *emit_bytes(Emitter *e, int64_t bytes)
         v /= 1024;
         u++;
     }
-    return arena_printf(e->cx->scratch, v < 10 && u > 0 ? "%.1f %s" : "%.0f %s", v, unit[u]);
+    return emit_format(e, v < 10 && u > 0 ? "%.1f %s" : "%.0f %s", v, unit[u]);
 }
 
 const char *emit_count(Emitter *e, int64_t n)
@@ -245,7 +258,8 @@ static size_t break_point(const char *s, size_t room)
             quoted = !quoted;
         if (quoted)
             continue;
-        depth += (s[i] == '(' || s[i] == '[' || s[i] == '{') - (s[i] == ')' || s[i] == ']' || s[i] == '}');
+        depth += s[i] == '(' || s[i] == '[' || s[i] == '{';
+        depth -= s[i] == ')' || s[i] == ']' || s[i] == '}';
         if (s[i] != ' ' || i == 0 || (best > room / 2 && depth > best_depth))
             continue;
         best = i;
@@ -308,7 +322,8 @@ void emit_aligned(Text *t, const char *lines, size_t least)
     column = column + longest > COLUMNS ? COLUMNS - longest : column;
     for (const char *s = lines; *s;) {
         const size_t len = strcspn(s, "\n"), tab = strcspn(s, "\t\n");
-        const size_t left = width_of(s, tab), right = tab < len ? width_of(s + tab + 1, len - tab - 1) : 0;
+        const size_t left = width_of(s, tab);
+        const size_t right = tab < len ? width_of(s + tab + 1, len - tab - 1) : 0;
         if (tab < len && left + 1 + right > COLUMNS) {      /* the comment above its line */
             spaces(t, strspn(s, " "));
             text_putn(t, s + tab + 1, right ? len - tab - 1 : 0);

@@ -13,7 +13,12 @@
 
 const char *code_at_least(Emitter *e, Code a, Prec least)
 {
-    return a.prec >= least ? a.text : arena_printf(e->cx->scratch, "(%s)", a.text);
+    return a.prec >= least ? a.text : emit_format(e, "(%s)", a.text);
+}
+
+Code code_plain(const char *text)
+{
+    return (Code){ text, PREC_PRIMARY, false, NULL };
 }
 
 /* ---- literals ------------------------------------------------------------------------------- */
@@ -21,7 +26,7 @@ const char *code_at_least(Emitter *e, Code a, Prec least)
 static Code literal_int(Emitter *e, double v)
 {
     const char *text = v <= -2147483648.0 ? "INT32_MIN"
-                     : arena_printf(e->cx->scratch, "%.0f", v > 2147483647.0 ? 2147483647.0 : v);
+                     : emit_format(e, "%.0f", v > 2147483647.0 ? 2147483647.0 : v);
     return (Code){ text, v < 0 ? PREC_UNARY : PREC_PRIMARY, true, text };
 }
 
@@ -34,7 +39,7 @@ static Code literal_f32(Emitter *e, double v)
             break;
     }
     Code c = { .prec = v < 0 || signbit(v) ? PREC_UNARY : PREC_PRIMARY, .number = true };
-    c.text = arena_printf(e->cx->scratch, "%s%sf", text, strpbrk(text, ".e") ? "" : ".0");
+    c.text = emit_format(e, "%s%sf", text, strpbrk(text, ".e") ? "" : ".0");
     return c;
 }
 
@@ -54,7 +59,7 @@ Code code_literal(Emitter *e, double v, DType t)
     else if (isfinite(v) && t == DT_F32)
         c = literal_f32(e, v);
     if (v == floor(v) && fabs(v) <= 9999 && !(v == 0 && signbit(v)))
-        c.whole = arena_printf(e->cx->scratch, "%.0f", v);
+        c.whole = emit_format(e, "%.0f", v);
     return c;
 }
 
@@ -152,9 +157,9 @@ Code code_cast(Emitter *e, Code a, DType from, DType to)
     if (from == to)
         return a;
     if (to == DT_BOOL)
-        return (Code){ arena_printf(e->cx->scratch, "%s != 0", code_at_least(e, a, PREC_ADD)),
+        return (Code){ emit_format(e, "%s != 0", code_at_least(e, a, PREC_ADD)),
                        PREC_EQUAL, false, NULL };
     const char *type = to == DT_I32 ? "int32_t" : to == DT_F32 ? "float" : "double";
-    return (Code){ arena_printf(e->cx->scratch, "(%s)%s", type, code_at_least(e, a, PREC_UNARY)),
+    return (Code){ emit_format(e, "(%s)%s", type, code_at_least(e, a, PREC_UNARY)),
                    PREC_UNARY, false, NULL };
 }

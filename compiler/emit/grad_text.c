@@ -25,8 +25,6 @@ typedef struct {
 
 static Code text_of(Writer *w, const Node *n);
 
-static Code plain(const char *text) { return (Code){ text, PREC_PRIMARY, false, NULL }; }
-
 static const char *operand(Writer *w, const Node *n, Prec least)
 {
     return code_at_least(&w->e, text_of(w, n), least);
@@ -34,17 +32,18 @@ static const char *operand(Writer *w, const Node *n, Prec least)
 
 static Code format(Writer *w, Prec prec, const char *fmt, const char *a, const char *b)
 {
-    return (Code){ arena_printf(w->e.cx->scratch, fmt, a, b), prec, false, NULL };
+    return (Code){ emit_format(&w->e, fmt, a, b), prec, false, NULL };
 }
 
-/* ---- expressions -------------------------------------------------------------------------------- */
+/* ---- expressions --------------------------------------------------------------------------- */
 
 static const char *axes_text(Writer *w, const Node *n)
 {
     Text t = text_new(w->e.cx->scratch);
     for (int i = 0; i < n->attr.n_axes; i++)
-        text_add(&t, "%s%s", i ? ", " : "", dim_text(w->e.cx, n->in[0]->type->dim[n->attr.axes[i]]));
-    return n->attr.n_axes == 1 ? t.at : arena_printf(w->e.cx->scratch, "(%s)", t.at);
+        text_add(&t, "%s%s", i ? ", " : "",
+                 dim_text(w->e.cx, n->in[0]->type->dim[n->attr.axes[i]]));
+    return n->attr.n_axes == 1 ? t.at : emit_format(&w->e, "(%s)", t.at);
 }
 
 static const char *box_text(Writer *w, const Node *n)
@@ -52,7 +51,8 @@ static const char *box_text(Writer *w, const Node *n)
     Text t = text_new(w->e.cx->scratch);
     for (int i = 0; i < n->type->rank; i++) {
         const Dim *end = dim_add(w->e.p->dims, n->attr.lo[i], n->type->dim[i]);
-        const bool whole = dim_is(n->attr.lo[i], 0) && dim_same(n->type->dim[i], n->in[0]->type->dim[i]);
+        const bool whole = dim_is(n->attr.lo[i], 0) &&
+                           dim_same(n->type->dim[i], n->in[0]->type->dim[i]);
         text_put(&t, i ? ", " : "");
         if (whole)
             text_put(&t, ":");
@@ -78,7 +78,7 @@ static Code call_of(Writer *w, const Node *n, const char *name)
     for (int i = 0; i < n->n_in; i++)
         text_add(&t, "%s%s", i ? ", " : "", operand(w, n->in[i], PREC_NONE));
     text_put(&t, ")");
-    return plain(t.at);
+    return code_plain(t.at);
 }
 
 static Code move_text(Writer *w, const Node *n)
@@ -95,7 +95,8 @@ static Code move_text(Writer *w, const Node *n)
         return format(w, PREC_PRIMARY, "transpose(%s) to %s", operand(w, n->in[0], PREC_NONE),
                       emit_shape(&w->e, n->type));
     case OP_SLICE:
-        return format(w, PREC_PRIMARY, "%s[%s]", operand(w, n->in[0], PREC_PRIMARY), box_text(w, n));
+        return format(w, PREC_PRIMARY, "%s[%s]", operand(w, n->in[0], PREC_PRIMARY),
+                      box_text(w, n));
     case OP_PAD:
         return format(w, PREC_PRIMARY, "pad(%s, to: %s)", operand(w, n->in[0], PREC_NONE),
                       emit_shape(&w->e, n->type));
@@ -116,29 +117,33 @@ static Code leaf_text(Writer *w, const Node *n)
                        n->attr.value < 0 ? PREC_ADD : PREC_PRIMARY, false, NULL };
     }
     case OP_PARAM:
-        return plain(e->p->params.at[n->attr.index].path);
+        return code_plain(e->p->params.at[n->attr.index].path);
     case OP_INPUT:
-        return plain(e->p->inputs.at[n->attr.index].name);
+        return code_plain(e->p->inputs.at[n->attr.index].name);
     case OP_SEED:
         return format(w, PREC_PRIMARY, "seed(%s)%s", e->p->means.at[n->attr.index].name, "");
     case OP_MEAN:
         return format(w, PREC_PRIMARY, "mean(%s)%s", e->p->means.at[n->attr.index].name, "");
     case OP_DIM:
-        return plain(dim_text(e->cx, n->attr.dim));
+        return code_plain(dim_text(e->cx, n->attr.dim));
     case OP_IOTA:
-        return format(w, PREC_PRIMARY, "iota(%s)%s", dim_text(e->cx, n->type->dim[n->attr.axes[0]]), "");
+        return format(w, PREC_PRIMARY, "iota(%s)%s", dim_text(e->cx, n->type->dim[n->attr.axes[0]]),
+                      "");
     default:
-        return plain(n->name ? n->name : "arg");
+        return code_plain(n->name ? n->name : "arg");
     }
+}
+
+static const char *factor_text(Writer *w, const Node *n, bool transposed, Prec least)
+{
+    return transposed ? emit_format(&w->e, "%s'", operand(w, n, PREC_PRIMARY))
+                      : operand(w, n, least);
 }
 
 static Code matmul_text(Writer *w, const Node *n)
 {
-    return format(w, PREC_MUL, "%s @ %s",
-                  arena_printf(w->e.cx->scratch, "%s%s", operand(w, n->in[0], n->attr.ta ? PREC_PRIMARY
-                               : PREC_MUL), n->attr.ta ? "'" : ""),
-                  arena_printf(w->e.cx->scratch, "%s%s", operand(w, n->in[1], n->attr.tb ? PREC_PRIMARY
-                               : PREC_UNARY), n->attr.tb ? "'" : ""));
+    return format(w, PREC_MUL, "%s @ %s", factor_text(w, n->in[0], n->attr.ta, PREC_MUL),
+                  factor_text(w, n->in[1], n->attr.tb, PREC_UNARY));
 }
 
 static Code point_text(Writer *w, const Node *n)
@@ -164,7 +169,8 @@ static Code point_text(Writer *w, const Node *n)
         return format(w, PREC_UNARY, "-%s%s", operand(w, n->in[0], PREC_UNARY), "");
     if (n->op == OP_CAST)
         return n->in[0]->type->dtype == DT_BOOL || !dtype_is_real(n->type->dtype)
-             ? call_of(w, n, n->type->dtype == DT_I32 ? "int" : n->type->dtype == DT_BOOL ? "bool" : "real")
+             ? call_of(w, n, n->type->dtype == DT_I32 ? "int" : n->type->dtype == DT_BOOL ? "bool"
+                       : "real")
              : text_of(w, n->in[0]);
     return call_of(w, n, op_row(n->op)->name);
 }
@@ -177,7 +183,7 @@ static Code compute_text(Writer *w, const Node *n)
     case CLASS_POINT:
         return point_text(w, n);
     case CLASS_REDUCE:
-        return format(w, PREC_PRIMARY, arena_printf(w->e.cx->scratch, "%s(%%s, over: %%s)",
+        return format(w, PREC_PRIMARY, emit_format(&w->e, "%s(%%s, over: %%s)",
                       op_row(n->op)->name), operand(w, n->in[0], PREC_NONE), axes_text(w, n));
     case CLASS_CONTRACT:
         return matmul_text(w, n);
@@ -190,7 +196,8 @@ static Code compute_text(Writer *w, const Node *n)
         return call_of(w, n, op_row(n->op)->name);
     case CLASS_STRUCT:
         if (n->op == OP_RESULT)
-            return format(w, PREC_PRIMARY, arena_printf(w->e.cx->scratch, "%%s.%d%%s", n->attr.index),
+            return format(w, PREC_PRIMARY, emit_format(&w->e, "%%s.%d%%s",
+                                                        n->attr.index),
                           operand(w, n->in[0], PREC_PRIMARY), "");
         break;
     default:
@@ -202,15 +209,15 @@ static Code compute_text(Writer *w, const Node *n)
 static Code text_of(Writer *w, const Node *n)
 {
     if (n->graph == w->g && w->name[n->id])
-        return plain(w->name[n->id]);
+        return code_plain(w->name[n->id]);
     if (op_row(n->op)->class != CLASS_LEAF && !n->backward && n->name) {
         w->name[n->id] = n->name;               /* a value of the forward pass */
-        return plain(n->name);
+        return code_plain(n->name);
     }
     return compute_text(w, n);
 }
 
-/* ---- statements ----------------------------------------------------------------------------------- */
+/* ---- statements ---------------------------------------------------------------------------- */
 
 static void put_line(Writer *w, const char *text, const Node *n)
 {
@@ -266,7 +273,8 @@ static void write_loop(Writer *w, const Node *n)
         const Sink *s = &loop->body->sinks.at[i];
         const char *value = operand(&in, s->node, PREC_NONE);
         if (s->index < loop->n_carry)
-            put_line(&in, arena_printf(a, "%s = %s", in.name[loop->body->args.at[s->index]->id], value), NULL);
+            put_line(&in, arena_printf(a, "%s = %s", in.name[loop->body->args.at[s->index]->id],
+                                       value), NULL);
         else
             put_line(&in, arena_printf(a, "yield %s", value), NULL);
     }
@@ -277,9 +285,10 @@ static const char *fresh_name(Writer *w, const Node *n)
 {
     for (int k = 0;; k++) {
         const char *want = n->name ? n->name : n->undoes && n->undoes->name
-                         ? arena_printf(w->e.cx->scratch, "d_%s", n->undoes->name) : "t";
+                         ? emit_format(&w->e, "d_%s", n->undoes->name) : "t";
         const char *name = k == 0 && want[1] ? intern(w->e.cx, want)
-                         : intern_printf(w->e.cx, "%s%s%d", want, want[1] ? "_" : "", k + (want[1] != 0));
+                         : intern_printf(w->e.cx, "%s%s%d", want, want[1] ? "_" : "",
+                                         k + (want[1] != 0));
         if (!names_taken(&w->e, w->names, name))
             return names_take_exact(&w->e, w->names, name);
     }
@@ -309,7 +318,7 @@ static void write_graph(Writer *w)
         if (!own || n->op == OP_BROADCAST)
             continue;
         const char *name = fresh_name(w, n);
-        put_line(w, arena_printf(w->e.cx->scratch, "%s = %s", name, c.text), n);
+        put_line(w, emit_format(&w->e, "%s = %s", name, c.text), n);
         w->name[i] = name;
     }
 }
@@ -318,7 +327,7 @@ void emit_grad(Text *out, Program *p)
 {
     Writer w = { .e = { .cx = p->cx, .p = p, .out = out }, .g = p->train_graph, .out = out };
     text_add(out, "# The backward pass of %s, from the loss to the parameters.\n"
-                  "# seed(m) is the weight of the mean m in the loss, divided by its global count.\n\n",
+                  "# seed(m): the weight of the mean m in the loss, over its global count.\n\n",
              p->name);
     if (p->train_graph == NULL) {
         text_put(out, "# nothing: there is no loss\n");
@@ -335,8 +344,10 @@ void emit_grad(Text *out, Program *p)
         const Sink *s = &w.g->sinks.at[i];
         if (s->kind != SINK_GRAD)
             continue;
-        put_line(&w, arena_printf(p->cx->scratch, "gradient of %s %s %s", p->params.at[s->index].path,
-                                  seen[s->index] ? "+=" : "=", operand(&w, s->node, PREC_NONE)), NULL);
+        put_line(&w, arena_printf(p->cx->scratch, "gradient of %s %s %s",
+                                  p->params.at[s->index].path,
+                                  seen[s->index] ? "+=" : "=", operand(&w, s->node, PREC_NONE)),
+                                          NULL);
         seen[s->index] = true;
     }
 }

@@ -17,7 +17,7 @@ typedef struct {
     bool          wide[AXES_MAX];               /* ptrdiff_t, not int                           */
     Level        *level;                        /* by value                                     */
     const char  **temp;                         /* by value: the variable that holds it         */
-    bool         *hoist;                        /* by value: to be held in a variable outside the row loop */
+    bool         *hoist;                        /* by value: held outside the row loop          */
     bool         *force;                        /* by value: to be held before anything is stored */
     int          *uses;                         /* by value, in the body being written          */
     const char  **total, **partial, **column;   /* by effect: running sums                      */

@@ -38,6 +38,7 @@ typedef struct {
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
 
+const char *emit_format(Emitter *e, const char *fmt, ...) PRINTF_LIKE(2, 3);    /* in scratch */
 Names      *names_new(Emitter *e, const Names *outer);
 /* An identifier made from what is wanted: reserved words get a trailing underscore, taken names a
    number. The result is taken in n. */
@@ -80,7 +81,7 @@ const char *dim_c_divisor(DimScope *s, const Dim *d);       /* ... behind / and 
 bool        dim_is(const Dim *d, int64_t value);            /* d is that number (NULL is 0)      */
 bool        dim_fits_int(Emitter *e, const Dim *d);         /* const, and no more than INT_MAX   */
 const Dim  *dim_one(Emitter *e);
-int64_t     emit_train_value(Emitter *e, const Dim *d);            /* at the training dims              */
+int64_t     emit_train_value(Emitter *e, const Dim *d);     /* at the training dims              */
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
@@ -146,7 +147,7 @@ void          function_call(Emitter *e, Text *t, int indent, const Routine *r, c
 /* ---- expr.c: pointwise code of the op table as C -------------------------------------------- */
 
 typedef enum {
-    PREC_NONE, PREC_COND = 3, PREC_OR, PREC_AND, PREC_NOT, PREC_EQUAL = 9, PREC_RELATION, PREC_ADD = 12,
+    PREC_NONE, PREC_COND, PREC_OR, PREC_AND, PREC_NOT, PREC_EQUAL, PREC_RELATION, PREC_ADD,
     PREC_MUL, PREC_UNARY, PREC_PRIMARY,
 } Prec;
 
@@ -157,6 +158,7 @@ typedef struct {
     const char *whole;                          /* "2" for 2.0f, or NULL                        */
 } Code;
 
+Code        code_plain(const char *text);                   /* a name, a call, an element        */
 Code        code_literal(Emitter *e, double v, DType t);
 Code        code_point(Emitter *e, Op op, const Code *in, int n);
 Code        code_cast(Emitter *e, Code a, DType from, DType to);

@@ -101,7 +101,7 @@ static const RtParam gpt_params[] = {
 /* ---- 3 memory map ------------------------------------------------------- */
 
 /* The arena of a training step: 496 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer                     shape          type      offset       bytes  written  last read
  *   x_a                        [B,T,C]        bool      505856        2048        1         31
@@ -212,7 +212,7 @@ static Plan gpt_plan(Dims n)
 }
 
 /* The arena of an evaluation: 56 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer             shape      type      offset       bytes  written  last read
  *   x                  [B,T,C]    f32        32768        8192        1         11
@@ -260,7 +260,7 @@ static EvalPlan gpt_eval_plan(Dims n)
 }
 
 /* The arena of the outputs: 56 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer             shape      type      offset       bytes  written  last read
  *   x                  [B,T,C]    f32        32768        8192        1         11
@@ -1487,7 +1487,7 @@ static void gpt_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* its dims, inputs and first sample */
+        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
         const Dims n = gpt_dims(run->dims);
         const int32_t *targets = run->inputs[1];
         gpt_count(targets, s, n);
@@ -1632,7 +1632,8 @@ const RtModel gpt = {
         .batch = 32, .accumulate = 1,
         .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
         .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
-        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001, .warmup = 0, .decay_steps = 0,
+        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,
+        .warmup = 0, .decay_steps = 0,
         .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,
         .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
         .where = "",

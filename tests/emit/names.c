@@ -46,7 +46,7 @@ static const RtParam double__params[] = {
 /* ---- 3 memory map ------------------------------------------------------- */
 
 /* The arena of a training step: 1.7 KiB at B = 16, row = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer                shape         type      offset       bytes  written  last read
  *   restrict              [B,int_max]   f32          768         192        1          2
@@ -90,7 +90,7 @@ static Plan double__plan(Dims n)
 }
 
 /* The arena of an evaluation: 320 B at B = 16, row = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer    shape        type      offset       bytes  written  last read
  *   restrict  [B,int_max]  f32            0         192        1          2
@@ -111,7 +111,7 @@ static EvalPlan double__eval_plan(Dims n)
 }
 
 /* The arena of the outputs: 192 B at B = 16, row = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer    shape        type      offset       bytes  written  last read
  *   restrict  [B,int_max]  f32            0         192        1          2
@@ -472,7 +472,7 @@ static void double__step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* its dims, inputs and first sample */
+        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
         const Dims n = double__dims(run->dims);
         const int32_t *label = run->inputs[2];
         double__count(label, s, n);
@@ -620,7 +620,8 @@ const RtModel double_ = {
         .batch = 32, .accumulate = 1,
         .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
         .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
-        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001, .warmup = 0, .decay_steps = 0,
+        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,
+        .warmup = 0, .decay_steps = 0,
         .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,
         .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
         .where = "",

@@ -65,7 +65,7 @@ static const RtParam scan_params[] = {
 /* ---- 3 memory map ------------------------------------------------------- */
 
 /* The arena of a training step: 38 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer                    shape          type      offset       bytes  written  last read
  *   z                         [L + 1,B,T,H]  f32            0       12288        1         23
@@ -120,7 +120,7 @@ static Plan scan_plan(Dims n)
 }
 
 /* The arena of an evaluation: 8.5 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer    shape        type      offset       bytes  written  last read
  *   z         [B,T,H]      f32         4352        4096        1         10
@@ -146,7 +146,7 @@ static EvalPlan scan_eval_plan(Dims n)
 }
 
 /* The arena of the outputs: 8.5 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer    shape        type      offset       bytes  written  last read
  *   z         [B,T,H]      f32         4352        4096        1          7
@@ -805,7 +805,7 @@ static void scan_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* its dims, inputs and first sample */
+        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
         const Dims n = scan_dims(run->dims);
         scan_count(s, n);
     }
@@ -937,7 +937,8 @@ const RtModel scan = {
         .batch = 32, .accumulate = 1,
         .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
         .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
-        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001, .warmup = 0, .decay_steps = 0,
+        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,
+        .warmup = 0, .decay_steps = 0,
         .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,
         .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
         .where = "",

@@ -38,7 +38,7 @@ static const RtParam tiny_params[] = {
 /* ---- 3 memory map ------------------------------------------------------- */
 
 /* The arena of a training step: 1.2 KiB at B = 32.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer    shape   type      offset       bytes  written  last read
  *   h_a       [B,O]   f32            0         256        1          2
@@ -64,7 +64,7 @@ static Plan tiny_plan(Dims n)
 }
 
 /* The arena of an evaluation: 256 B at B = 32.
- * Offsets and bytes are those at these sizes; written and last read are step numbers.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
  *
  *   buffer  shape  type      offset       bytes  written  last read
  *   h_a     [B,O]  f32            0         256        1          2
@@ -236,7 +236,7 @@ static void tiny_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* its dims, inputs and first sample */
+        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
         const Dims n = tiny_dims(run->dims);
         tiny_count(s, n);
     }
@@ -330,7 +330,8 @@ const RtModel tiny = {
         .batch = 32, .accumulate = 1,
         .optimizer = RT_SGD, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
         .momentum = 0.0, .nesterov = false, .weight_decay = 0.0,
-        .schedule = RT_CONSTANT, .lr = 0.1, .lr_end = 0.1, .warmup = 0, .decay_steps = 0,
+        .schedule = RT_CONSTANT, .lr = 0.1, .lr_end = 0.1,
+        .warmup = 0, .decay_steps = 0,
         .clip = 1.0, .steps = 1000, .eval_every = 0, .save_every = 0,
         .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
         .where = "tiny.model:12",

@@ -1,4 +1,4 @@
-/* harness.c -- runs the functions of an emitted file and compares them with what the oracle printed.
+/* harness.c -- runs the functions of an emitted file and compares them with the oracle.
  *
  * Compiled with -DEMITTED="file.c" -DMODEL=name -DREAL=double -DTOLERANCE=1e-11. The step of the
  * emitted file runs as it is, over micro-steps; the runtime's part of it is written here: it makes
@@ -58,7 +58,7 @@ void rt_update_adam(RtRun *run, RtStep *s)      { RT_UNUSED(run); RT_UNUSED(s); 
 void rt_update_adamw(RtRun *run, RtStep *s)     { RT_UNUSED(run); RT_UNUSED(s); }
 void rt_end_step(RtRun *run, RtStep *s)         { RT_UNUSED(run); RT_UNUSED(s); }
 
-/* ---- values ----------------------------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------------------------- */
 
 static size_t type_bytes(RtType t) { return t == RT_F64 ? 8 : 4; }
 
@@ -112,7 +112,7 @@ static ptrdiff_t param_elems(const RtParam *p)
     return n;
 }
 
-/* ---- the comparison ---------------------------------------------------------------------------- */
+/* ---- the comparison ------------------------------------------------------------------------ */
 
 typedef struct { char what[16]; int index; double diff, size; long n; } Group;
 static Group groups[512];
@@ -161,7 +161,7 @@ static void compare_all(const RtModel *m, FILE *f, const RtRun *run, const RtSte
     }
 }
 
-/* ---- running it --------------------------------------------------------------------------------- */
+/* ---- running it ---------------------------------------------------------------------------- */
 
 static void run_step(const RtModel *m, RtRun *run, RtStep *s)
 {
