@@ -429,6 +429,13 @@ static Graph *lower_counts(Low *low, const CheckedPhase *phase)
     return x.g->sinks.len ? x.g : NULL;
 }
 
+/* Outputs are real: an index or a truth value becomes a number. */
+static Node *lower_output(Site *x, Expr *e)
+{
+    Node *n = lower(x, e);
+    return dtype_is_real(n->type->dtype) ? n : ir_cast(x->g, n, x->low->real, e->span);
+}
+
 static void lower_graphs(Low *low)
 {
     Checked            *c = low->c;
@@ -441,7 +448,7 @@ static void lower_graphs(Low *low)
     if (eval->outputs.len) {
         Site x = site_new(low, "output");
         for (int i = 0; i < eval->outputs.len; i++)
-            ir_sink(x.g, SINK_OUTPUT, i, lower(&x, eval->outputs.at[i]));
+            ir_sink(x.g, SINK_OUTPUT, i, lower_output(&x, eval->outputs.at[i]));
         p->output_graph = x.g;
     }
     for (int i = 0; i < eval->metrics.len; i++) {
@@ -540,8 +547,9 @@ static void lower_tables(Low *low)
         vec_push(a, &low->p->means, to);
     }
     for (int i = 0; i < c->outputs.len; i++) {
-        Output to = { c->outputs.at[i].name, lower_type(low, c->phase[0].outputs.at[i]->type),
-                      c->outputs.at[i].span };
+        const Type *t = c->phase[0].outputs.at[i]->type;
+        t = type_of(low->p->dims, low->real, t->rank, t->dim);
+        Output to = { c->outputs.at[i].name, t, c->outputs.at[i].span };
         vec_push(a, &low->p->outputs, to);
     }
     for (int i = 0; i < c->constraints.len; i++) {

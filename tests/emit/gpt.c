@@ -1541,7 +1541,7 @@ static const RtInput gpt_inputs[] = {
 };
 
 static const RtOutput gpt_output_table[] = {
-    { .name = "logits", .rank = 3, .where = "gpt.model:27" },
+    { .name = "logits", .rank = 3, .needs = 0x1, .where = "gpt.model:27" },
 };
 
 static const RtSlot gpt_means[] = {

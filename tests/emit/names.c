@@ -529,7 +529,7 @@ static const RtInput double__inputs[] = {
 };
 
 static const RtOutput double__output_table[] = {
-    { .name = "p", .rank = 2, .where = "names.model:12" },
+    { .name = "p", .rank = 2, .needs = 0x3, .where = "names.model:12" },
 };
 
 static const RtSlot double__means[] = {

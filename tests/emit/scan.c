@@ -856,7 +856,7 @@ static const RtInput scan_inputs[] = {
 };
 
 static const RtOutput scan_output_table[] = {
-    { .name = "guess", .rank = 2, .where = "scan.model:25" },
+    { .name = "guess", .rank = 2, .needs = 0x1, .where = "scan.model:25" },
 };
 
 static const RtSlot scan_means[] = {
