@@ -42,7 +42,7 @@ static void N(block_product)(ptrdiff_t rows, ptrdiff_t n, N(Tile) t)
         for (ptrdiff_t j = 0; j < n; j += width) {
             t.b = b + j;
             t.c = c + i * t.c_i + j;
-            N(tile_run)((int)min_size(TILE_ROWS, rows - i), (int)min_size(width, n - j), &t);
+            N(rt_tile)((int)min_size(TILE_ROWS, rows - i), (int)min_size(width, n - j), &t);
         }
         t.a += TILE_ROWS * t.a_i;
     }
@@ -67,7 +67,7 @@ static void N(block_scores)(const N(Head) *h, REAL *to, const REAL *from, ptrdif
 static void N(turn_blocks)(REAL *to, const REAL *from, ptrdiff_t stride, ptrdiff_t S, ptrdiff_t depth)
 {
     for (ptrdiff_t s = 0; s < S; s += BLOCK)
-        N(pack_turned)(to + s * depth, BLOCK, from + s * stride, stride, min_size(BLOCK, S - s), depth);
+        N(rt_pack_turned)(to + s * depth, BLOCK, from + s * stride, stride, min_size(BLOCK, S - s), depth);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------- */
@@ -196,8 +196,8 @@ static void N(backward_pair)(const N(Head) *h, const N(Backward) *w, ptrdiff_t t
     N(block_scores)(h, h->d_score, w->d_y + t0 * w->d_y_t, w->d_y_t, h->E, h->v_turned + s0 * h->E, t0, n, s0);
     N(harden_rows)(h, w->lse, w->delta, t0, 0, n, s0, keys);
     if (with_kv) {
-        N(pack_straight)(h->q_rows, h->wide_d, w->q + t0 * w->q_t, w->q_t, h->D, n);
-        N(pack_straight)(h->d_y_rows, h->wide_e, w->d_y + t0 * w->d_y_t, w->d_y_t, h->E, n);
+        N(rt_pack_straight)(h->q_rows, h->wide_d, w->q + t0 * w->q_t, w->q_t, h->D, n);
+        N(rt_pack_straight)(h->d_y_rows, h->wide_e, w->d_y + t0 * w->d_y_t, w->d_y_t, h->E, n);
         N(block_turned_product)(h, w->d_v, w->d_v_t, h->score, h->d_y_rows, h->wide_e, h->E, t0, n, s0, keys,
                                 !first_of_key);
         N(block_turned_product)(h, w->d_k, w->d_k_t, h->d_score, h->q_rows, h->wide_d, h->D, t0, n, s0, keys,
@@ -247,12 +247,12 @@ static N(Head) N(head_open)(const RtAttention *a, const REAL *k, const REAL *v, 
         h.v_turned = N(take)(room, S * h.E);
         N(turn_blocks)(h.v_turned, v, a->v.t, h.S, h.E);
         h.k_rows = N(take)(room, S * h.wide_d);
-        N(pack_straight)(h.k_rows, h.wide_d, k, a->k.t, h.D, h.S);
+        N(rt_pack_straight)(h.k_rows, h.wide_d, k, a->k.t, h.D, h.S);
         h.q_rows = N(take)(room, BLOCK * h.wide_d);
         h.d_y_rows = N(take)(room, BLOCK * h.wide_e);
     } else {
         h.v_rows = N(take)(room, S * h.wide_e);
-        N(pack_straight)(h.v_rows, h.wide_e, v, a->v.t, h.E, h.S);
+        N(rt_pack_straight)(h.v_rows, h.wide_e, v, a->v.t, h.E, h.S);
     }
     return h;
 }

@@ -18,7 +18,6 @@ CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b
 #define V     Vf
 #define LANES LANES_F
 #define N(x)  x##_f32
-#include "cpu/tile.h"
 #include "cpu/attend.h"
 #undef REAL
 #undef V
@@ -29,7 +28,6 @@ CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b
 #define V     Vd
 #define LANES LANES_D
 #define N(x)  x##_f64
-#include "cpu/tile.h"
 #include "cpu/attend.h"
 #undef REAL
 #undef V

@@ -15,6 +15,19 @@ static inline int omp_in_parallel(void)     { return 0; }
 /* Up to this many multiply-adds one thread does a product where the operands lie. */
 #define RT_MATMUL_SMALL 2e5
 
+/* ---- tile.c ------------------------------------------------------------------------------------- */
+
+#define REAL float
+#define N(x) x##_f32
+#include "cpu/tile.h"
+#undef REAL
+#undef N
+#define REAL double
+#define N(x) x##_f64
+#include "cpu/tile.h"
+#undef REAL
+#undef N
+
 /* ---- matmul_plain.c: one problem (no batch), strides filled in ---------------------------------- */
 
 void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads);

@@ -39,7 +39,6 @@ CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b
 #define V     Vf
 #define LANES LANES_F
 #define N(x)  x##_f32
-#include "cpu/tile.h"
 #include "cpu/plain.h"
 #undef REAL
 #undef V
@@ -50,7 +49,6 @@ CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b
 #define V     Vd
 #define LANES LANES_D
 #define N(x)  x##_f64
-#include "cpu/tile.h"
 #include "cpu/plain.h"
 #undef REAL
 #undef V

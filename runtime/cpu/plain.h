@@ -29,9 +29,9 @@ static void N(pack_a)(REAL *to, const N(Product) *w, ptrdiff_t i, ptrdiff_t live
 {
     const ptrdiff_t lda = w->p->lda;
     if (w->p->ta)
-        N(pack_straight)(to, TILE_ROWS, w->a + k0 * lda + i, lda, live, k);
+        N(rt_pack_straight)(to, TILE_ROWS, w->a + k0 * lda + i, lda, live, k);
     else
-        N(pack_turned)(to, TILE_ROWS, w->a + i * lda + k0, lda, live, k);
+        N(rt_pack_turned)(to, TILE_ROWS, w->a + i * lda + k0, lda, live, k);
 }
 
 /* to = columns [j, j + live) of b, k in [k0, k0 + k), as [k][STRIP] */
@@ -39,56 +39,106 @@ static void N(pack_b)(REAL *to, const N(Product) *w, ptrdiff_t j, ptrdiff_t live
 {
     const ptrdiff_t ldb = w->p->ldb;
     if (w->p->tb)
-        N(pack_turned)(to, N(STRIP), w->b + j * ldb + k0, ldb, live, k);
+        N(rt_pack_turned)(to, N(STRIP), w->b + j * ldb + k0, ldb, live, k);
     else
-        N(pack_straight)(to, N(STRIP), w->b + k0 * ldb + j, ldb, live, k);
+        N(rt_pack_straight)(to, N(STRIP), w->b + k0 * ldb + j, ldb, live, k);
 }
 
-static void N(run_tile)(const N(Product) *w, ptrdiff_t i, ptrdiff_t live_i, ptrdiff_t j, ptrdiff_t live_j,
-                        ptrdiff_t k0, ptrdiff_t k, const REAL *a, const REAL *b)
+/* ---- touching ahead --------------------------------------------------------------------------------- */
+
+/* The part of a or b that this thread packs next: rows of so many cache lines. */
+typedef struct { const char *at; ptrdiff_t step, lines, rows; } N(Ahead);
+
+static N(Ahead) N(ahead_part)(const REAL *from, bool turned, ptrdiff_t stride, ptrdiff_t side0, ptrdiff_t live,
+                              ptrdiff_t k0, ptrdiff_t k)
+{
+    const ptrdiff_t per_line = 64 / (ptrdiff_t)sizeof(REAL);
+    const REAL *at = turned ? from + side0 * stride + k0 : from + k0 * stride + side0;
+    return (N(Ahead)){ .at = (const char *)at, .step = stride * (ptrdiff_t)sizeof(REAL),
+                       .lines = ceil_div(turned ? k : live, per_line) + 1, .rows = turned ? live : k };
+}
+
+/* Tile number t of `tiles` touches one column of lines, down a share of the rows. */
+static void N(ahead_tile)(const N(Ahead) *part, ptrdiff_t t, ptrdiff_t tiles, N(Tile) *tile)
+{
+    const ptrdiff_t groups = max_size(1, tiles / part->lines);
+    const ptrdiff_t row = t / part->lines % groups * part->rows / groups;
+    tile->ahead = part->at + row * part->step + t % part->lines * 64;
+    tile->ahead_step = part->step;
+}
+
+/* ---- items ------------------------------------------------------------------------------------------ */
+
+static N(Tile) N(make_tile)(const N(Product) *w, ptrdiff_t i, ptrdiff_t j, ptrdiff_t k0, ptrdiff_t k, const REAL *a,
+                            const REAL *b)
 {
     const bool first = k0 == 0;
-    const N(Tile) t = {
+    return (N(Tile)){
         .k = k, .a = a, .a_i = 1, .a_k = TILE_ROWS, .b = b, .b_k = N(STRIP),
         .c = w->c + i * w->p->ldc + j, .c_i = w->p->ldc,
         .add = w->p->add || !first,
         .bias = first && w->p->bias ? (const REAL *)w->p->bias + j : NULL,
         .ahead = (const char *)a,
     };
-    N(tile_run)((int)live_i, (int)live_j, &t);
+}
+
+/* The columns that item number `item` of "strips" packs. */
+static N(Ahead) N(ahead_strip)(const N(Product) *w, ptrdiff_t item, ptrdiff_t k0)
+{
+    const ptrdiff_t j = min_size(w->n0 + item / w->across * N(STRIP), w->n1);
+    return N(ahead_part)(w->b, w->p->tb, w->p->ldb, j, min_size(N(STRIP), w->n1 - j), k0,
+                         min_size(w->depth, w->k1 - k0));
 }
 
 /* One item of "strips": the columns of one strip, the rows of one group. own: [depth][STRIP]. */
-static void N(run_strip)(const N(Product) *w, ptrdiff_t item, REAL *own)
+static void N(run_strip)(const N(Product) *w, ptrdiff_t item, ptrdiff_t next, REAL *own)
 {
     const ptrdiff_t j = w->n0 + item / w->across * N(STRIP), group = item % w->across;
     const ptrdiff_t live_j = min_size(N(STRIP), w->n1 - j);
     const ptrdiff_t from = w->m0 + group * w->block, to = min_size(w->m1, from + w->block);
-    const ptrdiff_t k_shared = w->k1 - w->k0;
+    const ptrdiff_t k_shared = w->k1 - w->k0, tiles = ceil_div(to - from, TILE_ROWS);
     for (ptrdiff_t k0 = w->k0; k0 < w->k1; k0 += w->depth) {
         const ptrdiff_t k = min_size(w->depth, w->k1 - k0);
+        const bool last = k0 + k == w->k1;
+        const N(Ahead) ahead = N(ahead_strip)(w, last ? next : item, last ? w->k0 : k0 + k);
         N(pack_b)(own, w, j, live_j, k0, k);
         for (ptrdiff_t i = from; i < to; i += TILE_ROWS) {
             const REAL *a = w->shared + (i - w->m0) * k_shared + (k0 - w->k0) * TILE_ROWS;
-            N(run_tile)(w, i, min_size(TILE_ROWS, to - i), j, live_j, k0, k, a, own);
+            N(Tile) tile = N(make_tile)(w, i, j, k0, k, a, own);
+            N(ahead_tile)(&ahead, (i - from) / TILE_ROWS, tiles, &tile);
+            N(rt_tile)((int)min_size(TILE_ROWS, to - i), (int)live_j, &tile);
         }
     }
 }
 
+/* The rows that item number `item` of "blocks" packs. */
+static N(Ahead) N(ahead_block)(const N(Product) *w, ptrdiff_t item, ptrdiff_t k0)
+{
+    const ptrdiff_t i = min_size(w->m0 + item * w->block, w->m1);
+    return N(ahead_part)(w->a, !w->p->ta, w->p->lda, i, min_size(w->block, w->m1 - i), k0,
+                         min_size(w->depth, w->k1 - k0));
+}
+
 /* One item of "blocks": some rows of c, all its columns. own: [block / TILE_ROWS][depth][TILE_ROWS]. */
-static void N(run_block)(const N(Product) *w, ptrdiff_t item, REAL *own)
+static void N(run_block)(const N(Product) *w, ptrdiff_t item, ptrdiff_t next, REAL *own)
 {
     const ptrdiff_t from = w->m0 + item * w->block, to = min_size(w->m1, from + w->block);
-    const ptrdiff_t k_shared = w->k1 - w->k0;
+    const ptrdiff_t k_shared = w->k1 - w->k0, rows = ceil_div(to - from, TILE_ROWS);
+    const ptrdiff_t tiles = rows * ceil_div(w->n1 - w->n0, N(STRIP));
     for (ptrdiff_t k0 = w->k0; k0 < w->k1; k0 += w->depth) {
         const ptrdiff_t k = min_size(w->depth, w->k1 - k0);
+        const bool last = k0 + k == w->k1;
+        const N(Ahead) ahead = N(ahead_block)(w, last ? next : item, last ? w->k0 : k0 + k);
         for (ptrdiff_t i = from; i < to; i += TILE_ROWS)
             N(pack_a)(own + (i - from) * k, w, i, min_size(TILE_ROWS, to - i), k0, k);
         for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP)) {
             const REAL *b = w->shared + (j - w->n0) * k_shared + (k0 - w->k0) * N(STRIP);
             const ptrdiff_t live_j = min_size(N(STRIP), w->n1 - j);
-            for (ptrdiff_t i = from; i < to; i += TILE_ROWS)
-                N(run_tile)(w, i, min_size(TILE_ROWS, to - i), j, live_j, k0, k, own + (i - from) * k, b);
+            for (ptrdiff_t i = from; i < to; i += TILE_ROWS) {
+                N(Tile) tile = N(make_tile)(w, i, j, k0, k, own + (i - from) * k, b);
+                N(ahead_tile)(&ahead, (j - w->n0) / N(STRIP) * rows + (i - from) / TILE_ROWS, tiles, &tile);
+                N(rt_tile)((int)min_size(TILE_ROWS, to - i), (int)live_j, &tile);
+            }
         }
     }
 }
@@ -108,14 +158,12 @@ static void N(run_piece)(N(Product) *w, bool strips, REAL *own)
     }
     const ptrdiff_t items = strips ? ceil_div(w->n1 - w->n0, N(STRIP)) * w->across
                                    : ceil_div(w->m1 - w->m0, w->block);
-    for (;;) {
-        const ptrdiff_t item = atomic_fetch_add(&w->next, 1);
-        if (item >= items)
-            break;
+    for (ptrdiff_t item = atomic_fetch_add(&w->next, 1), next; item < items; item = next) {
+        next = atomic_fetch_add(&w->next, 1);   /* known early, to be touched ahead               */
         if (strips)
-            N(run_strip)(w, item, own);
+            N(run_strip)(w, item, next, own);
         else
-            N(run_block)(w, item, own);
+            N(run_block)(w, item, next, own);
     }
 }
 
@@ -175,9 +223,9 @@ static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *
         const bool pack = p->tb || live % LANES != 0;
         const ptrdiff_t width = round_up(live, LANES);
         if (pack && p->tb)
-            N(pack_turned)(packed, width, b + j * p->ldb, p->ldb, live, p->k);
+            N(rt_pack_turned)(packed, width, b + j * p->ldb, p->ldb, live, p->k);
         else if (pack)
-            N(pack_straight)(packed, width, b + j, p->ldb, live, p->k);
+            N(rt_pack_straight)(packed, width, b + j, p->ldb, live, p->k);
         for (ptrdiff_t i = 0; i < p->m; i += TILE_ROWS) {
             const N(Tile) t = {
                 .k = p->k, .a = a + i * (p->ta ? 1 : p->lda),
@@ -187,7 +235,7 @@ static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *
                 .bias = p->bias ? (const REAL *)p->bias + j : NULL,
                 .ahead = (const char *)(b + j),
             };
-            N(tile_run)((int)min_size(TILE_ROWS, p->m - i), (int)live, &t);
+            N(rt_tile)((int)min_size(TILE_ROWS, p->m - i), (int)live, &t);
         }
         j += live;
     }

@@ -115,6 +115,8 @@ CPU_INLINE void v_store_part_f64(double *at, Vd v, int n)
 #else
 CPU_INLINE Vf v_load_part_f32(const float *at, int n)
 {
+    if (n == LANES_F)
+        return v_load_f32(at);
     Vf v = { 0 };
     for (int i = 0; i < n; i++)
         v[i] = at[i];
@@ -122,6 +124,8 @@ CPU_INLINE Vf v_load_part_f32(const float *at, int n)
 }
 CPU_INLINE Vd v_load_part_f64(const double *at, int n)
 {
+    if (n == LANES_D)
+        return v_load_f64(at);
     Vd v = { 0 };
     for (int i = 0; i < n; i++)
         v[i] = at[i];
@@ -129,11 +133,19 @@ CPU_INLINE Vd v_load_part_f64(const double *at, int n)
 }
 CPU_INLINE void v_store_part_f32(float *at, Vf v, int n)
 {
+    if (n == LANES_F) {
+        v_store_f32(at, v);
+        return;
+    }
     for (int i = 0; i < n; i++)
         at[i] = v[i];
 }
 CPU_INLINE void v_store_part_f64(double *at, Vd v, int n)
 {
+    if (n == LANES_D) {
+        v_store_f64(at, v);
+        return;
+    }
     for (int i = 0; i < n; i++)
         at[i] = v[i];
 }
