@@ -45,7 +45,7 @@ CC_OBJ  := $(CC_SRC:%.c=$(BUILD)/%.o) $(BUILD)/grammar/parser.o $(BUILD)/grammar
 RT_OBJ  := $(RT_SRC:%.c=$(BUILD)/%.o)
 
 CC_FLAGS = -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) $(SANFLAGS) -Icompiler -I$(BUILD)/grammar -MMD -MP
-RT_FLAGS = -std=c11 -D_GNU_SOURCE -O3 -g -march=$(MARCH) -fopenmp -ffp-contract=off \
+RT_FLAGS = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O3) -g -march=$(MARCH) -fopenmp -ffp-contract=off \
            -fno-math-errno -fno-trapping-math $(WARN) $(SANFLAGS) \
            $(if $(HAVE_ONEDNN),-DHAVE_ONEDNN) -Iruntime -MMD -MP
 GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
