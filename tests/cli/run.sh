@@ -58,12 +58,12 @@ expect define-unknown 1 'no constant' "$g" --emit=c -D E=9 "$t"
 expect dump 0 '# after grad' "$g" --dump-after=grad "$t"
 expect stop 0 'graph train(' "$g" --stop-after=lower "$t"
 expect stdin 0 'const RtModel tiny' sh -c "'$g' --emit=c - < '$t'"
-expect full-disk 1 'cannot write' sh -c "'$g' --emit=c '$t' > /dev/full"
+expect full-disk 1 'cannot write to stdout: No space left on device' sh -c "'$g' --emit=c '$t' > /dev/full"
 expect depfile 0 'out: ' "$g" -M -MT out "$t"
 expect time 0 'emit ' "$g" --emit=c --time-passes "$t"
 expect cc-missing 1 'cannot start no-such-cc' "$g" --cc no-such-cc "$t" -o "$work/tiny"
 expect cc-fails 1 'failed with exit code' "$g" --cflags=--no-such-flag "$t" -o "$work/tiny"
-expect directory-output 1 'it is a directory' "$g" "$t" -o "$work"
+expect directory-output 1 "cannot write $work: it is a directory" "$g" "$t" -o "$work"
 rm -f /tmp/gradcc-??????.c                      # kept by cc-fails on purpose
 
 # An installation elsewhere finds nothing beside itself and says so.
