@@ -34,7 +34,7 @@ rule tree    'compiler/front/ast*.[ch] compiler/front/syntax*.[ch] compiler/fron
 rule grammar 'grammar/*.l grammar/*.y' "$tree|parser\.h|lexer\.h"
 rule sem     'compiler/front/sem*.[ch]' "$tree|$type|front/sem[a-z_]*\.h"
 rule lower   'compiler/front/lower*.[ch]' "$tree|$ir|front/sem\.h|front/lower[a-z_]*\.h"
-rule ir      'compiler/ir/*.[ch]' "$ir|ir/[a-z_]*\.h"
+rule ir      'compiler/ir/*.[ch]' "$ir|ir/[a-z_]*\.h|op/rows\.h"
 rule op      'compiler/op/*.[ch]' "$ir|op/[a-z_]*\.(h|def)"
 rule emit    'compiler/emit/*.[ch]' "$ir|pass/kernel\.h|emit/[a-z_]*\.h"
 rule runtime 'runtime/*.h runtime/*/*.[ch]' '(rt|num|run)\.h|[a-z_]+/[a-z_]+\.h|[a-z_]+\.h'

@@ -16,6 +16,11 @@ void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
     c_parameters(&e);
     c_memory(&e);
     emit_banner(&e, 4, "kernels");
+    text_put(out,
+             "/* One function per kernel, in the order of first use. (+)= : the first write of an\n"
+             " * update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums\n"
+             " * that threads share are made in fixed chunks and added in order (rt.h), so that the\n"
+             " * number of threads changes no bit. */\n\n");
     for (int i = 0; i < kp->kernels.len; i++)
         c_kernel(&e, kp->kernels.at[i]);
     c_forward(&e);

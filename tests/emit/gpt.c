@@ -306,6 +306,11 @@ static OutputPlan gpt_output_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an
+ * update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums
+ * that threads share are made in fixed chunks and added in order (rt.h), so that the
+ * number of threads changes no bit. */
+
 /* x_a[B,T,C] = uniform < 0.9; x[B,T,C] = where(x, (wte_weight[tokens] + wpe_weight[0..T,:]) *
  *     1.11111, 0)
  * gpt.model:25   uniform+lt+gather+add+mul+where */
@@ -1398,25 +1403,25 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
     float *x = (float *)RT_AT(arena, at->x) + il*n.B*n.T*C;               /* [B,T,C] */
     float *work_d_x = RT_AT(arena, at->work_d_x);                         /* [128,C] */
 
-    /* 18   undoes 10   gpt.model:18  d_h_mlp_hidden[B*T,4*C] = d_x[B,T,C] @ h_mlp_c_proj_weig... */
+    /* 18   undoes 9    gpt.model:18  d_h_mlp_hidden[B*T,4*C] = d_x[B,T,C] @ h_mlp_c_proj_weig... */
     k18_d_h_mlp_hidden(d_h_mlp_hidden, d_x, p_h + P_h_mlp_c_proj_weight, n.B, n.T);
-    /* 19   undoes 10   gpt.model:18  d_h_mlp_c_proj_weight[C,4*C] (+)= d_x[B,T,C]' @ h_mlp_hi... */
+    /* 19   undoes 9    gpt.model:18  d_h_mlp_c_proj_weight[C,4*C] (+)= d_x[B,T,C]' @ h_mlp_hi... */
     k19_d_h_mlp_c_proj_weight(d_p_h + P_h_mlp_c_proj_weight, d_x, h_mlp_hidden, s->add, n.B, n.T);
-    /* 20   undoes 10   gpt.model:18  d_h_mlp_c_fc[B,T,4*C] = d_h_mlp_hidden_inner * 0.797885... */
+    /* 20   undoes 8    gpt.model:18  d_h_mlp_c_fc[B,T,4*C] = d_h_mlp_hidden_inner * 0.797885... */
     k20_d_h_mlp_c_fc_bias(d_h_mlp_c_fc, d_p_h + P_h_mlp_c_fc_bias, work_d_h_mlp_c_fc_bias,
                           h_mlp_c_fc, d_h_mlp_hidden, s->add, n.B, n.T);
-    /* 21   undoes 10   gpt.model:18  d_h_ln_2_y[B*T,C] = d_h_mlp_c_fc[B,T,4*C] @ h_mlp_c_fc_w... */
+    /* 21   undoes 7    gpt.model:18  d_h_ln_2_y[B*T,C] = d_h_mlp_c_fc[B,T,4*C] @ h_mlp_c_fc_w... */
     k21_d_h_ln_2_y(d_h_ln_2_y, d_h_mlp_c_fc, p_h + P_h_mlp_c_fc_weight, n.B, n.T);
-    /* 22   undoes 10   gpt.model:18  d_h_mlp_c_fc_weight[4*C,C] (+)= d_h_mlp_c_fc[B,T,4*C]' @... */
+    /* 22   undoes 7    gpt.model:18  d_h_mlp_c_fc_weight[4*C,C] (+)= d_h_mlp_c_fc[B,T,4*C]' @... */
     k22_d_h_mlp_c_fc_weight(d_p_h + P_h_mlp_c_fc_weight, d_h_mlp_c_fc, h_ln_2_y, s->add, n.B, n.T);
-    /* 23   undoes 6    gpt.model:10  d_h_attn_c_proj[B,T,C] = where(uniform(i) < 0.8, d_h_x *... */
+    /* 23   undoes 6    gpt.model:18  d_h_attn_c_proj[B,T,C] = where(uniform(i) < 0.8, d_h_x *... */
     k23_d_h_attn_c_proj_bias(d_p_h + P_h_mlp_c_proj_bias, d_p_h + P_h_ln_2_weight, d_h_x,
                              d_h_attn_c_proj, d_p_h + P_h_attn_c_proj_bias,
                              work_d_h_attn_c_proj_bias, h_ln_2_mu_a, h_ln_2_rstd_a, d_x, d_h_ln_2_y,
                              h_x, p_h + P_h_ln_2_weight, il, s->key, s->sample, s->add, n.B, n.T);
-    /* 24   undoes 6    gpt.model:10  d_h_attn_y[B*T,C] = d_h_attn_c_proj[B,T,C] @ h_attn_c_pr... */
+    /* 24   undoes 5    gpt.model:10  d_h_attn_y[B*T,C] = d_h_attn_c_proj[B,T,C] @ h_attn_c_pr... */
     k24_d_h_attn_y(d_h_attn_y, d_h_attn_c_proj, p_h + P_h_attn_c_proj_weight, n.B, n.T);
-    /* 25   undoes 6    gpt.model:10  d_h_attn_c_proj_weight[C,C] (+)= h_attn_y[B,T,H,C/H]' @... */
+    /* 25   undoes 5    gpt.model:10  d_h_attn_c_proj_weight[C,C] (+)= h_attn_y[B,T,H,C/H]' @... */
     k25_d_h_attn_c_proj_weight(d_p_h + P_h_attn_c_proj_weight, h_attn_y, d_h_attn_c_proj, s->add,
                                n.B, n.T);
     /* 26   undoes 4    gpt.model:9  d_q, d_k, d_v of d_h_attn_c_attn = gradient of attention(... */
@@ -1430,7 +1435,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
     /* 29   undoes 3    gpt.model:8  d_h_attn_c_attn_weight[3*C,C] (+)= d_h_attn_c_attn[B,T,3*... */
     k29_d_h_attn_c_attn_weight(d_p_h + P_h_attn_c_attn_weight, d_h_attn_c_attn, h_ln_1, s->add, n.B,
                                n.T);
-    /* 30   undoes 1    gpt.model:25  d_h_ln_1_bias[C] (+)= sum over B,T of d_h_ln_1; d_h_ln_1... */
+    /* 30   undoes 2    gpt.model:17  d_h_ln_1_bias[C] (+)= sum over B,T of d_h_ln_1; d_h_ln_1... */
     k30_d_x(d_p_h + P_h_ln_1_bias, d_p_h + P_h_ln_1_weight, d_x, work_d_x, h_ln_1_mu_a,
             h_ln_1_rstd_a, d_h_ln_1, x, p_h + P_h_ln_1_weight, d_h_x, s->add, n.B, n.T);
 }
@@ -1462,7 +1467,7 @@ static void gpt_backward(const float *p, float *d_p, const int32_t *tokens, cons
     k15_d_ln_f(d_ln_f, d_logits, p + P_wte_weight, n.B, n.T);
     /* 16   undoes 12   gpt.model:27  d_wte_weight[V,C] (+)= d_logits[B,T,V]' @ ln_f[B,T,C] */
     k16_d_wte_weight(d_p + P_wte_weight, d_logits, ln_f, s->add, n.B, n.T);
-    /* 17   gpt.model:26  d_ln_f_bias[C] (+)= sum over B,T of d_ln_f; d_ln_f_weight[C] (+)= su... */
+    /* 17   undoes 11   gpt.model:27  d_ln_f_bias[C] (+)= sum over B,T of d_ln_f; d_ln_f_weigh... */
     k17_d_x(d_p + P_ln_f_bias, d_p + P_ln_f_weight, d_x, work_d_x, d_ln_f, x + n.B*n.T*C*L, ln_f_mu,
             ln_f_rstd, p + P_ln_f_weight, ln_f_rstd_a, s->add, n.B, n.T);
     /* 18..30  gpt.model:26  for i in 0..L { x = h[i](x) } */

@@ -131,6 +131,11 @@ static OutputPlan double__output_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an
+ * update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums
+ * that threads share are made in fixed chunks and added in order (rt.h), so that the
+ * number of threads changes no bit. */
+
 /* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
  * names.model:9   matmul+add */
 static void k1_restrict(float *restrict restrict_, const float *restrict float_,
@@ -447,17 +452,17 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
     float *d_restrict = RT_AT(arena, at.d_restrict);                     /* [B,int_max] */
     float *work_d_restrict_bias = RT_AT(arena, at.work_d_restrict_bias); /* [64,int_max] */
 
-    /* 5    undoes 3    names.model:12  d_p[B,N] = where(0 <= label, where(0 <= label, seed_lo... */
+    /* 5    undoes 4    names.model:13  d_p[B,N] = where(0 <= label, where(0 <= label, seed_lo... */
     k5_d_s_bias(d_p_, d_p + P_s_bias, work_d_s_bias, label, p_, lse, (float)s->seed[S_loss], s->add,
                 n.B);
     /* 6    undoes 3    names.model:12  d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max] */
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
     /* 7    undoes 3    names.model:12  d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max] */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
-    /* 8    undoes 2    names.model:9  d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt... */
+    /* 8    undoes 2    names.model:11  d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * r... */
     k8_d_restrict_bias(d_restrict, d_p + P_restrict_bias, work_d_restrict_bias, rt_exp_, d_at, n_,
                        rt_exp_a_, k1_a_, s->add, n.B);
-    /* 9    undoes 2    names.model:9  d_restrict_weight[int_max,int_max] (+)= d_restrict[B,in... */
+    /* 9    undoes 1    names.model:9  d_restrict_weight[int_max,int_max] (+)= d_restrict[B,in... */
     k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
 }
 

@@ -171,6 +171,11 @@ static OutputPlan scan_output_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an
+ * update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums
+ * that threads share are made in fixed chunks and added in order (rt.h), so that the
+ * number of threads changes no bit. */
+
 /* z[B,T,H] = x[B,T,D] @ first_weight[H,D]' + first_bias  scan.model:23  matmul+add */
 static void k1_z(float *restrict z, const float *restrict x, const float *restrict first_weight,
                  const float *restrict first_bias, ptrdiff_t B, ptrdiff_t T)
@@ -736,9 +741,9 @@ static void scan_backward_2(const float *p, float *d_p, void *arena, const Plan 
     /* 20   undoes 6    scan.model:8  d_deep_step_wh_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @... */
     k20_d_deep_step_wh_weight(d_p_deep + P_deep_step_wh_weight, d_deep_step_wh_y, deep_s_2,
                               s->add || it < n.T - 1, n.B);
-    /* 21   undoes 6    scan.model:8  d_deep_xt[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wx_we... */
+    /* 21   undoes 5    scan.model:8  d_deep_xt[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wx_we... */
     k21_d_deep_xt(d_deep_xt, d_deep_step_wh_y, p_deep + P_deep_step_wx_weight, n.B);
-    /* 22   undoes 6    scan.model:8  d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @... */
+    /* 22   undoes 5    scan.model:8  d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @... */
     k22_d_deep_step_wx_weight(d_p_deep + P_deep_step_wx_weight, d_deep_step_wh_y, z,
                               s->add || it < n.T - 1, n.B, n.T);
 }
@@ -774,16 +779,16 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
     float *z = RT_AT(arena, at.z);                               /* [L + 1,B,T,H] */
     float *d_z = RT_AT(arena, at.d_z);                           /* [B,T,H] */
 
-    /* 12   undoes 9    scan.model:25  d_guess[B,2] = seed_loss * 2 * loss_a[B,2]; d_last_bias... */
+    /* 12   undoes 10   scan.model:26  d_guess[B,2] = seed_loss * 2 * loss_a[B,2]; d_last_bias... */
     k12_d_last_bias(d_guess, d_p + P_last_bias, work_d_last_bias, loss_a, (float)s->seed[S_loss],
                     s->add, n.B);
     /* 13   undoes 9    scan.model:25  d_z_a[B,H] = d_guess[B,2] @ last_weight[2,H] */
     k13_d_z_a(d_z_a, d_guess, p + P_last_weight, n.B);
     /* 14   undoes 9    scan.model:25  d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H] */
     k14_d_last_weight(d_p + P_last_weight, d_guess, last_y_a, s->add, n.B);
-    /* 15   undoes 8    scan.model:25  d_z_b[B,H] = d_z_a[B,H] / T */
+    /* 15   undoes 9    scan.model:25  d_z_b[B,H] = d_z_a[B,H] / T */
     k15_d_z_b(d_z_b, d_z_a, n.B, n.T);
-    /* 16   scan.model:24  d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,:]) + d_z_b[... */
+    /* 16   undoes 11   scan.model:26  d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,... */
     k16_d_z(d_z, z + n.B*n.T*H*L, d_z_b, (float)s->seed[S_loss_b], n.B, n.T);
     /* 17..23  scan.model:24  for i in 0..L { z = deep[i](z) } */
     for (int il = L - 1; il >= 0; il--)

@@ -82,6 +82,11 @@ static EvalPlan tiny_eval_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an
+ * update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums
+ * that threads share are made in fixed chunks and added in order (rt.h), so that the
+ * number of threads changes no bit. */
+
 /* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8            matmul+add */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
                    const float *restrict b, ptrdiff_t B)
@@ -219,9 +224,9 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     float *d_b_a = RT_AT(arena, at.d_b_a);       /* [B,O] */
     float *work_d_b = RT_AT(arena, at.work_d_b); /* [64,O] */
 
-    /* 3    undoes 2    tiny.model:8  d_b_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O]... */
+    /* 3    undoes 2    tiny.model:9  d_b_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O]... */
     k3_d_b(d_b_a, d_p + P_b, work_d_b, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
-    /* 4    undoes 2    tiny.model:8  d_w[D,O] (+)= x[B,D]' @ d_b_a[B,O] */
+    /* 4    undoes 1    tiny.model:8  d_w[D,O] (+)= x[B,D]' @ d_b_a[B,O] */
     k4_d_w(d_p + P_w, x, d_b_a, s->add, n.B);
 }
 
