@@ -7,6 +7,12 @@
 
 #include <string.h>
 
+static const char how_to_read[] =
+    "/* One function per kernel, in the order of first use. (+)= : the first write of an update\n"
+    " * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that threads\n"
+    " * share are made in fixed chunks and added in order (rt.h), so that the number of threads\n"
+    " * changes no bit. */\n\n";
+
 void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
 {
     Emitter e = { .cx = kp->program->cx, .kp = kp, .p = kp->program, .opt = opt, .out = out };
@@ -16,11 +22,7 @@ void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
     c_parameters(&e);
     c_memory(&e);
     emit_banner(&e, 4, "kernels");
-    text_put(out,
-             "/* One function per kernel, in the order of first use. (+)= : the first write of an\n"
-             " * update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums\n"
-             " * that threads share are made in fixed chunks and added in order (rt.h), so that the\n"
-             " * number of threads changes no bit. */\n\n");
+    text_put(out, how_to_read);
     for (int i = 0; i < kp->kernels.len; i++)
         c_kernel(&e, kp->kernels.at[i]);
     c_forward(&e);
