@@ -9,9 +9,9 @@
 
 static const char how_to_read[] =
     "/* One function per kernel, in the order of first use. (+)= : the first write of an update\n"
-    " * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that threads\n"
-    " * share are made in fixed chunks and added in order (rt.h), so that the number of threads\n"
-    " * changes no bit. */\n\n";
+    " * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that\n"
+    " * threads share are made in fixed chunks and added in order (rt.h), so that the number of\n"
+    " * threads changes no bit. */\n\n";
 
 void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
 {

@@ -350,7 +350,7 @@ void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
     if (!reuse)                                 /* everything lives for ever: no place is shared */
         for (int i = 0; i < p.n_places; i++) {
             p.places[i].first = 0;
-            p.places[i].last = INT32_MAX;
+            p.places[i].last = INT32_MAX - 1;     /* so that a life has a length */
         }
     choose_placement(&p);
     link_below(&p);
