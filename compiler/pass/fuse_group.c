@@ -118,8 +118,8 @@ static void add_call_reads(Scope *s, Node *n, Set *to)
 static void add_overwrites(Scope *s, const View *v, Set *to)
 {
     for (int k = 0; s->plan && k < s->loop->n_carry; k++)
-        if (s->plan->carry[k].kind == CARRY_PLACE
-            && s->plan->carry[k].arg.buffer == v->buffer)
+        if (s->plan->carry[k].kind == CARRY_PLACE && s->plan->carry[k].arg.buffer == v->buffer
+            && dim_equal(s->plan->carry[k].arg.base, v->base))
             set_add(to, s->at[s->g->args.at[k]->id].token);
 }
 

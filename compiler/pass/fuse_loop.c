@@ -278,18 +278,15 @@ static void place_carry_result(Scope *s, int k, Node *n)
         place_give(s, n, &d);
 }
 
-/* The next value of carry k is copied into its place at the end. Where it is an old state itself,
-   that is copied first. */
+/* The next value of carry k is copied into its place at the end. Where it may be a view of an old
+   state, it is copied before that too. */
 bool loop_use_temp(Scope *s, int k)
 {
-    Node *next = loop_result(s->g, k);
-    const Node *from = next;
+    const Node *next = loop_result(s->g, k);
     if (s->temp[k])
         return false;
     s->temp[k] = true;
-    while (node_is_view(from))
-        from = from->in[0];
-    if (from->op == OP_ARG && from->attr.arg == ARG_CARRY)
+    if (node_is_view(next) || next->op == OP_ARG)
         s->copy[next->id] = true;
     return true;
 }

@@ -325,6 +325,9 @@ static int place_to_keep(MapBuild *m, int i, const int *last)
     for (int j = 0; j < m->u->roots.len; j++) {
         const Value *w = &m->k->values.at[m->value[j]];
         const Dest  *d = j != i && is_elem_root(m, j) ? plain_dest(m, j) : NULL;
+        for (int k = 0; k < m->u->roots.len; k++)
+            if (m->kept[k] == KEEP_IN + j)
+                d = NULL;                       /* taken */
         if (d && w->phase >= last[m->value[i]] && d->view.buffer->dtype == v->dtype
             && !is_loaded(m, d->view.buffer))
             return KEEP_IN + j;

@@ -287,6 +287,8 @@ static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
     for (int k = 0; k < n->type->rank; k++) {
         const Symbol *b = sample < 0 ? batch_symbol(f->ds, n->type->dim[k]) : NULL;
         const Dim *rest = b ? dim_exact_div(f->ds, n->type->dim[k], dim_sym(f->ds, b)) : NULL;
+        if (rest && dim_has_symbol(rest, b))
+            rest = NULL;                        /* no multiple: each element is a sample */
         if (b) {
             sample = rank;
             want[rank++] = rest ? dim_sym(f->ds, b) : n->type->dim[k];
