@@ -119,35 +119,98 @@ static void widen(const Steps *steps, Buffer *b)
 
 /* ---- which forward step a backward step undoes ------------------------------------------------ */
 
-static const Step *forward_step(const Steps *steps, const Node *n)
+/* How surely forward node f is what n means: n itself, or a twin of it that a pass made anew. */
+static int likeness(const Node *f, const Node *n)
 {
-    const Step *found = NULL;
+    if (f == NULL || f->span.file != n->span.file)
+        return 0;
+    if (f == n)
+        return 4;
+    const bool same_span = f->span.lo == n->span.lo && f->span.hi == n->span.hi;
+    const bool around = f->span.lo <= n->span.lo && f->span.hi >= n->span.hi;
+    if (same_span && f->op == n->op)
+        return f->name == n->name ? 3 : 2;
+    return around ? 1 : 0;
+}
+
+enum { FUSED_DEPTH = 3 };               /* product, view, bias: what a call may stand for */
+
+/* How surely a step computes n: its main node, what a call took in with it, what a kernel computes. */
+static int step_likeness(const Step *s, const Node *n)
+{
+    const Kernel *k = s->kernel;
+    int           like = likeness(s->node, n);
+    const Node   *inner = k->kind == KERNEL_MAP ? NULL : s->node;
+    for (int d = 0; d < FUSED_DEPTH && inner != NULL && inner->n_in > 0; d++) {
+        inner = inner->in[0];
+        const int other = likeness(inner, n);
+        like = other > like ? other : like;
+    }
+    for (int v = 0; v < k->values.len; v++) {
+        const int other = likeness(k->values.at[v].node, n);
+        like = k->values.at[v].kind != VAL_LOAD && other > like ? other : like;
+    }
+    return like;
+}
+
+/* The last of the forward steps that are most surely the one which computes n. */
+static void find_forward(const Steps *steps, const Node *n, const Step **found, int *sure)
+{
     for (int i = 0; i < steps->len; i++) {
         const Step *s = steps->at[i];
-        const Step *in = s->kernel == NULL ? forward_step(&s->body, n) : NULL;
-        if (in != NULL)
-            found = in;
-        if (s->kernel == NULL || s->backward || s->node == NULL)
+        if (s->kernel == NULL) {
+            find_forward(&s->body, n, found, sure);
             continue;
-        if (s->node == n)
-            return s;
-        if (s->span.file == n->span.file && s->span.lo <= n->span.lo && s->span.hi >= n->span.hi)
-            if (found == NULL || s->node->op == n->op || found->node->op != n->op)
-                found = s;
+        }
+        const int like = s->backward ? 0 : step_likeness(s, n);
+        if (like > 0 && like >= *sure) {
+            *found = s;
+            *sure = like;
+        }
+    }
+}
+
+/* A fused backward step undoes several forward steps: the one is told that most of its values undo. */
+static int step_undone(Order *o, const Step *s)
+{
+    const Kernel *k = s->kernel;
+    int          *votes = NEW_ARRAY(o->cx->scratch, int, o->number + 1);
+    int           best = 0, doubtful = 0;
+    for (int v = -1; v < k->values.len; v++) {
+        const Node *n = v < 0 ? s->node : k->values.at[v].node;
+        const Step *f = NULL;
+        int         sure = 0;
+        if (n == NULL || n->undoes == NULL)
+            continue;
+        find_forward(&o->r->steps, n->undoes, &f, &sure);
+        if (f != NULL && sure > 1)
+            votes[f->number]++;
+        else if (f != NULL && v < 0)
+            doubtful = f->number;
+    }
+    for (int i = 1; i <= o->number; i++)
+        best = votes[i] > 0 && votes[i] >= votes[best] ? i : best;
+    return best > 0 ? best : doubtful;
+}
+
+static const Step *step_numbered(const Steps *steps, int number)
+{
+    const Step *found = NULL;
+    for (int i = 0; i < steps->len && found == NULL; i++) {
+        const Step *s = steps->at[i];
+        found = s->kernel == NULL ? step_numbered(&s->body, number) : s->number == number ? s : NULL;
     }
     return found;
 }
 
-static void link_undoes(Routine *r, Steps *steps)
+static void link_undoes(Order *o, Steps *steps)
 {
     for (int i = 0; i < steps->len; i++) {
         Step *s = steps->at[i];
         if (s->kernel == NULL)
-            link_undoes(r, &s->body);
-        else if (s->backward && s->node != NULL && s->node->undoes != NULL) {
-            const Step *f = forward_step(&r->steps, s->node->undoes);
-            s->undoes = f != NULL ? f->number : 0;
-        }
+            link_undoes(o, &s->body);
+        else if (s->backward && (s->undoes = step_undone(o, s)) > 0)
+            s->span = step_numbered(&o->r->steps, s->undoes)->span;     /* its line, not the sum's */
     }
 }
 
@@ -163,5 +226,5 @@ void pass_order(KernelProgram *kp, Routine *r)
         if (u.seen)
             widen(&r->steps, b);
     }
-    link_undoes(r, &r->steps);
+    link_undoes(&o, &r->steps);
 }
