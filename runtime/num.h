@@ -35,12 +35,15 @@ static inline uint64_t rt_stream(uint64_t stream, uint64_t iteration)
     return z ^ (z >> 31);
 }
 
-static inline uint32_t rt_philox(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+typedef struct { uint32_t w0, w1, w2, w3; } RtBlock;
+
+/* The four words of elements 4 block .. 4 block + 3. */
+static inline RtBlock rt_philox_block(RtKey key, uint64_t stream, uint64_t sample, uint64_t block)
 {
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
-    uint32_t c0 = (uint32_t)(element >> 2), c1 = (uint32_t)sample;
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)sample;
     uint32_t c2 = (uint32_t)stream ^ key.step;
-    uint32_t c3 = (uint32_t)(stream >> 32) ^ (uint32_t)(sample >> 32) ^ (uint32_t)(element >> 34);
+    uint32_t c3 = (uint32_t)(stream >> 32) ^ (uint32_t)(sample >> 32) ^ (uint32_t)(block >> 32);
     for (int round = 0; round < 10; round++) {
         const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -51,7 +54,13 @@ static inline uint32_t rt_philox(RtKey key, uint64_t stream, uint64_t sample, ui
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    const uint32_t even = element & 2 ? c2 : c0, odd = element & 2 ? c3 : c1;
+    return (RtBlock){ c0, c1, c2, c3 };
+}
+
+static inline uint32_t rt_philox(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+{
+    const RtBlock b = rt_philox_block(key, stream, sample, element >> 2);
+    const uint32_t even = element & 2 ? b.w2 : b.w0, odd = element & 2 ? b.w3 : b.w1;
     return element & 1 ? odd : even;
 }
 
@@ -391,13 +400,15 @@ static inline int32_t rt_mod_i32(int32_t a, int32_t b) { return (int32_t)rt_mod_
 
 static inline float rt_normal_f32(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
-    const float u1 = rt_uniform_f32(key, stream, sample, 2*element);
-    const uint32_t turn = rt_philox(key, stream, sample, 2*element + 1) >> 8;      /* 24 bits    */
+    const RtBlock b = rt_philox_block(key, stream, sample, element >> 1);
+    const uint32_t word = element & 1 ? b.w2 : b.w0;
+    const uint32_t turn = (element & 1 ? b.w3 : b.w1) >> 8; /* 24 bits                           */
     const uint32_t q = (turn + 0x200000u) >> 22;
     const float r = (float)((int32_t)turn - (int32_t)(q << 22)) * 3.74507028e-7f;   /* 2 pi/2^24 */
     const float y = (q & 1) ? rt_sin_near_f32(r) : rt_cos_near_f32(r);
     const float cosine = rt_from_f32(rt_bits_f32(y) ^ ((q + 1) << 30 & 0x80000000u));
-    return rt_sqrt_f32(-2.0f * rt_log_f32(1.0f - u1)) * cosine;
+    const float rest = (float)(int32_t)(0x1000000u - (word >> 8)) * 0x1p-24f;       /* 1 - u1    */
+    return rt_sqrt_f32(-2.0f * rt_log_f32(rest)) * cosine;
 }
 
 static inline double rt_normal_f64(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)

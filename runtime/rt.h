@@ -25,7 +25,7 @@ enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, 
 
 /* ---- loops -----------------------------------------------------------------------------------
  * Without OpenMP the loops stand as they are. Work is split statically, and sums over what threads
- * share go over fixed ranges, at most RT_CHUNKS, so that no result depends on the number of threads. */
+ * share go over fixed ranges, at most RT_CHUNKS, so that no result depends on their number. */
 
 #if defined(_OPENMP)
 #define RT_PRAGMA(text)   _Pragma(#text)
@@ -48,7 +48,7 @@ enum {
     RT_COLUMNS      = 128,                      /* columns that a thread sums at a time */
 };
 
-static inline int rt_chunks(ptrdiff_t rows)     /* how many: at least 8 rows each, at most RT_CHUNKS */
+static inline int rt_chunks(ptrdiff_t rows)     /* of at least 8 rows each, at most RT_CHUNKS    */
 {
     return rows < 16 ? 1 : rows / 8 > RT_CHUNKS ? RT_CHUNKS : (int)(rows / 8);
 }
@@ -103,7 +103,7 @@ typedef struct { RtInitKind kind; double value; } RtInit;   /* NORMAL: std; UNIF
 
 typedef struct {                                /* a size bound when the program starts          */
     const char *name;
-    bool        batch;                          /* the sample axis: set by the program, not by --dims */
+    bool        batch;                          /* the sample axis: not set by --dims            */
     ptrdiff_t   value;                          /* from the train block; 0 = must be given       */
     const char *where;                          /* "chargpt.model:4"                             */
 } RtDim;
@@ -128,10 +128,10 @@ typedef struct {                                /* one row stands for all repeti
 typedef struct {
     const char *name;
     RtType      type;                           /* RT_I32 or the model's real type               */
-    int         rank;                           /* sizes by RtModel.input_shape; axis 0 is the batch */
+    int         rank;                           /* sizes by input_shape; axis 0 is the batch     */
     bool        ranged, has_ignore;             /* integers: lo <= v < hi, or v == ignore        */
     int64_t     lo, hi, ignore;
-    const char *hi_name;                        /* the const that hi is, "V"; NULL = an expression */
+    const char *hi_name;                        /* the const that hi is, "V", or NULL            */
     const char *where;
 } RtInput;
 
@@ -151,7 +151,12 @@ typedef struct {                                /* a mean over data: (sum, count
 
 typedef struct { const char *name, *where; } RtMetric;
 
-typedef struct { const char *loss; ptrdiff_t from, to; RtOptKind optimizer; const char *where; } RtObjective;
+typedef struct {                                /* a loss and what it trains: elements from..to-1 */
+    const char *loss;
+    ptrdiff_t   from, to;
+    RtOptKind   optimizer;
+    const char *where;
+} RtObjective;
 
 typedef enum { RT_MAP_WINDOW, RT_MAP_COL, RT_MAP_COLS } RtMapKind;
 typedef struct { int input; RtMapKind kind; const char *column; const char *where; } RtMap;
@@ -207,7 +212,7 @@ typedef struct {
     size_t (*arena_bytes)(const ptrdiff_t *dims, RtEntry entry);
     void   (*step)(RtRun *run, RtStep *s);                  /* one update; NULL without a loss   */
     void   (*evaluate)(RtRun *run, RtStep *s);              /* adds sums and counts of one batch */
-    void   (*forward)(RtRun *run, RtStep *s);               /* fills run->outputs; NULL without outputs */
+    void   (*forward)(RtRun *run, RtStep *s);               /* fills run->outputs; NULL without any */
     void   (*metric_values)(const double *mean, double *value);   /* from means of the slots     */
 } RtModel;
 
@@ -218,11 +223,11 @@ struct RtStep {                                 /* device memory on a GPU       
     double   count[RT_MAX_SLOTS];               /* over the whole global batch, before backward  */
     double   seed[RT_MAX_SLOTS];                /* weight / count; 0 where the count is 0        */
     RtKey    key;                               /* of the generator: run seed and step           */
-    int64_t  sample;                            /* global index in the update of the micro-step's first sample */
+    int64_t  sample;                            /* index in the update of the micro-step's first */
     bool     add;                               /* gradients: false = the first write replaces   */
     bool     finite;                            /* all gradients of all ranks are finite         */
     double   norm;                              /* global norm of the gradient                   */
-    double   factor;                            /* what the update multiplies gradients with: clip */
+    double   factor;                            /* the update multiplies gradients with: clip    */
     double   lr;
     int64_t  applied;                           /* updates applied before this one               */
 };
@@ -239,7 +244,7 @@ struct RtRun {                                  /* the part that emitted code se
 };
 
 void rt_begin_step(RtRun *run, RtStep *s);      /* sums and counts 0, key, rate                  */
-void rt_begin_micro(RtRun *run, RtStep *s, int micro);      /* dims, inputs and sample of a micro-step */
+void rt_begin_micro(RtRun *run, RtStep *s, int micro);      /* dims, inputs, sample              */
 void rt_seed_losses(RtRun *run, RtStep *s);     /* counts over all ranks; weight / count, 0 if 0 */
 void rt_reduce_gradients(RtRun *run, RtStep *s);            /* sum over ranks                    */
 void rt_finite_and_norm(RtRun *run, RtStep *s); /* finite? global norm                           */
@@ -265,7 +270,7 @@ typedef struct {
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p);
 void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p);
 
-/* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t + S - T.
+/* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
    A step gives the distance of b, h and t in elements; the last axis is dense. lse[b,h,t] dense. */
 typedef struct { ptrdiff_t b, h, t; } RtHeads;
 typedef struct {
@@ -276,15 +281,23 @@ typedef struct {
     RtHeads   d_q, d_k, d_v, d_y;
 } RtAttention;
 
-void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v, RtAttention a);
-void rt_attention_f64(double *y, double *lse, const double *q, const double *k, const double *v, RtAttention a);
-void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, const float *k, const float *v,
-                           const float *y, const float *lse, const float *d_y, RtAttention a);
-void rt_attention_grad_f64(double *d_q, double *d_k, double *d_v, const double *q, const double *k, const double *v,
-                           const double *y, const double *lse, const double *d_y, RtAttention a);
+void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v,
+                      RtAttention a);
+void rt_attention_f64(double *y, double *lse, const double *q, const double *k, const double *v,
+                      RtAttention a);
+void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
+                           const float *v, const float *y, const float *lse, const float *d_y,
+                           RtAttention a);
+void rt_attention_grad_f64(double *d_q, double *d_k, double *d_v, const double *q, const double *k,
+                           const double *v, const double *y, const double *lse, const double *d_y,
+                           RtAttention a);
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
 int rt_main(const RtModel *model, int argc, char **argv);
+
+/* trace.c, for files emitted with --trace: a line about a value that a step wrote, to stderr */
+void rt_trace_f32(int step, const char *name, const char *shape, const float *at, ptrdiff_t n);
+void rt_trace_f64(int step, const char *name, const char *shape, const double *at, ptrdiff_t n);
 
 #endif

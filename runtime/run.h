@@ -238,6 +238,8 @@ RtMeans  rt_run_step(RtRun *run, RtStep *s);    /* one update                   
 RtMeans  rt_run_evaluate(RtRun *run, RtSplit split);        /* over the whole split              */
 void     rt_run_forward(RtRun *run);            /* outputs from rows and dims                    */
 int      rt_run_save(RtRun *run, const char *dir);          /* 0, or -1 after a warning          */
+/* The manifest of a checkpoint alone; the directory, or NULL: none there. Texts live on. */
+const char *rt_run_peek(const RtModel *m, const char *path, RtCheckpoint *c);
 /* NULL: no checkpoint there. with_state false: parameters only. */
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c);
 

@@ -10,7 +10,7 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
         rt_fail(RT_EXIT_USAGE, "%s has no loss and no metric to evaluate", m->name);
     const char *path = o->checkpoint ? o->checkpoint : o->train.out;
     RtCheckpoint c = { .best_val = NAN };
-    if (!rt_checkpoint_load(path, m, NULL, NULL, 0, &c))
+    if (!rt_run_peek(m, path, &c))
         rt_fail(RT_EXIT_FAIL, "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
                 "PATH", path);
     rt_config_adopt(m, o, c.config, NULL);

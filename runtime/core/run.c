@@ -313,13 +313,28 @@ int rt_run_save(RtRun *run, const char *dir)
     return failed;
 }
 
+static const char *keep_texts(const char *dir, RtCheckpoint *c)
+{
+    if (!dir)
+        return NULL;
+    c->vocab = c->vocab ? rt_keep((char *)(uintptr_t)c->vocab) : NULL;
+    c->config = c->config ? rt_keep((char *)(uintptr_t)c->config) : NULL;
+    return rt_keep((char *)(uintptr_t)dir);
+}
+
+const char *rt_run_peek(const RtModel *m, const char *path, RtCheckpoint *c)
+{
+    return keep_texts(rt_checkpoint_load(path, m, NULL, NULL, 0, c), c);
+}
+
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)
 {
     RtState *state = run->state;
     RtStateTensor tensor[2];
     state_tensors(run, tensor);
-    const char *dir = rt_checkpoint_load(path, run->model, run->p, with_state ? tensor : NULL,
-                                         with_state ? state->n_states : 0, c);
+    const char *dir = keep_texts(rt_checkpoint_load(path, run->model, run->p,
+                                                    with_state ? tensor : NULL,
+                                                    with_state ? state->n_states : 0, c), c);
     if (dir) {
         state->step = c->step;
         state->applied = c->applied;

@@ -72,7 +72,7 @@ static void check_newest(const Train *t, const RtCheckpoint *from)
 {
     RtCheckpoint newest = { .step = -1 };
     if (t->dir && rt_checkpoint_exists(t->dir)
-        && rt_checkpoint_load(t->dir, t->m, NULL, NULL, 0, &newest) && newest.step > from->step)
+        && rt_run_peek(t->m, t->dir, &newest) && newest.step > from->step)
         rt_fail(RT_EXIT_USAGE, "%s goes on to step %lld; it is not taken back to step %lld\nhint: "
                 "--resume %s --out DIR begins another run there", t->dir, (long long)newest.step,
                 (long long)from->step, t->from);
@@ -83,14 +83,14 @@ static void adopt_checkpoint(Train *t)
     if (!t->from)
         return;
     RtCheckpoint c = { .best_val = NAN };
-    const char *dir = rt_checkpoint_load(t->from, t->m, NULL, NULL, 0, &c);
+    const char *dir = rt_run_peek(t->m, t->from, &c);
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
     check_newest(t, &c);
     printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
            (long long)c.step, (long long)c.applied, (long long)c.samples);
     rt_config_adopt(t->m, t->o, c.config, stdout);
-    t->vocab = c.vocab ? rt_keep(rt_printf("%s", c.vocab)) : NULL;
+    t->vocab = c.vocab;
 }
 
 /* ---- what a person reads before step 0 ------------------------------------------------------ */
