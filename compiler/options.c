@@ -39,6 +39,8 @@ static const Row table[] = {
     { "--emit", "KIND", KIND_CHOICE, AT(emit), "exe|ast|ir|grad|plan|c", EMIT_EXE,
       "stop earlier: ast, ir, grad, plan or c; exe is the default" },
     { "--precision", "P", KIND_CHOICE, AT(fp64), "fp32|fp64", 0, "fp32 (default) or fp64" },
+    { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
+      "the program prints the range of each value, step by step" },
     { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
     { "-MD", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_BESIDE,
       "write that rule beside the output (FILE.d)" },
@@ -48,7 +50,7 @@ static const Row table[] = {
 
     { "the model", NULL, KIND_SECTION, 0, NULL, 0, NULL },
     { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0,
-      "another value for a const or setting" },
+      "another value for a const" },
     { "-I", "DIR", KIND_EACH, AT(include_dirs), NULL, 0, "look for included files here too" },
     { "-x", "LANG", KIND_CHOICE, AT(ir), "model|ir", 0, "what the input is: model or ir" },
     { "--ir", NULL, KIND_FLAG, AT(ir), NULL, 0, "the input is IR text, as --dump-after prints it" },
@@ -59,7 +61,8 @@ static const Row table[] = {
     { "--march", "NAME", KIND_TEXT, AT(march), NULL, 0, "instead of native" },
 
     { "passes", NULL, KIND_SECTION, 0, NULL, 0, NULL },
-    { "-O0", NULL, KIND_FLAG, AT(unoptimised), NULL, 0, "no optimising pass" },
+    { "-O", "LEVEL", KIND_CHOICE, AT(level), "0|1|2|3", 0,
+      "0: no optimising pass; 1, 2, 3: all of them, as without this option" },
     { "--dump-after", "PASS", KIND_LIST, AT(dump_after), NULL, 0, "print what a pass made" },
     { "--stop-after", "PASS", KIND_TEXT, AT(stop_after), NULL, 0, "run no pass after this one" },
     { "--skip", "PASS", KIND_LIST, AT(skip), NULL, 0, "leave an optimising pass out" },
@@ -252,6 +255,7 @@ static const char *command_of(Context *cx, const Options *opt)
     for (int i = 0; i < opt->defines.len; i++)
         text_add(&t, " -D %s=%s", opt->defines.at[i].name, opt->defines.at[i].value);
     text_put(&t, opt->fp64 ? " --precision=fp64" : "");
+    text_put(&t, opt->trace ? " --trace" : "");
     text_put(&t, opt->unoptimised ? " -O0" : "");
     for (int i = 0; i < opt->skip.len; i++)
         text_add(&t, " --skip=%s", opt->skip.at[i]);
@@ -263,7 +267,7 @@ static const char *command_of(Context *cx, const Options *opt)
 bool options_parse(Context *cx, int argc, char **argv, Options *opt)
 {
     bool ended = false;
-    *opt = (Options){ .cc = "cc", .cflags = "", .march = "native", .error_limit = 20,
+    *opt = (Options){ .level = 3, .cc = "cc", .cflags = "", .march = "native", .error_limit = 20,
                       .colour = -1 };
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *value = NULL;
@@ -291,6 +295,7 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
             return false;
         opt->emit_set = opt->emit_set || strcmp(r->name, "--emit") == 0;
     }
+    opt->unoptimised = opt->level == 0;
     opt->command = command_of(cx, opt);
     return true;
 }

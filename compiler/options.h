@@ -17,6 +17,8 @@ typedef struct {
     bool        emit_set;
     bool        ir;                             /* the input is IR text                          */
     bool        fp64;
+    bool        trace;
+    int         level;                          /* -O                                            */
     bool        unoptimised;                    /* -O0                                           */
     VEC(Define) defines;
     TextList    include_dirs;

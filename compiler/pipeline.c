@@ -189,7 +189,7 @@ static void run_plan(Run *r)
 
 static void run_emit(Run *r)
 {
-    const EmitOptions opt = { r->opt->command, GRADCC_VERSION };
+    const EmitOptions opt = { r->opt->command, GRADCC_VERSION, r->opt->trace };
     emit_c(r->out, r->kernels, &opt);
 }
 

@@ -58,12 +58,11 @@ static bool agree(const Operands *all, const Operand *o, int depth)
     return true;
 }
 
-/* What the pointer points at: with a slot per iteration, one of them. */
-static const Type *slot_type(Function *f, const Operand *o, bool moved)
+const Type *operand_type(Function *f, const Operand *o)
 {
     const Type *t = o->buffer->type;
     int         n = 0;
-    for (int d = 0; moved && d < f->depth; d++)
+    for (int d = 0; d < f->depth; d++)
         n += !dim_is(o->loop_stride[d], 0);
     return n == 0 || n > t->rank ? t : type_of(f->e->p->dims, t->dtype, t->rank - n, t->dim + n);
 }
@@ -84,7 +83,7 @@ static void declare_arena(Function *f, const Operands *all, const Operand *o)
         map_set(f->moving, b, (void *)(uintptr_t)b);
     text_add(&f->pointers, moved.len ? "    %s *%s = (%s *)" : "    %s *%s = ", type, name, type);
     text_add(&f->pointers, "%s%s;\t/* %s */\n", at, moved.at,
-             emit_comment(e, emit_shape(e, slot_type(f, o, moved.len > 0)), 40));
+             emit_comment(e, emit_shape(e, moved.len ? operand_type(f, o) : b->type), 40));
 }
 
 /* ---- parameters and gradients -------------------------------------------------------------- */

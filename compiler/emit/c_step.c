@@ -117,6 +117,48 @@ static const char *call_text(Function *f, const Step *s)
     return t.at;
 }
 
+/* Elements that a step writes through argument a. */
+static const Dim *elements_written(Function *f, const Step *s, int a)
+{
+    Dims         *ds = f->e->p->dims;
+    const Kernel *k = s->kernel;
+    const Dim    *n = dim_one(f->e);
+    if (k->kind != KERNEL_MAP)
+        return type_elems(ds, operand_type(f, &s->operands[a]));
+    for (int i = 0; i < k->effects.len; i++) {
+        if (k->effects.at[i].access.arg != a)
+            continue;
+        for (int x = 0; x < k->n_axes; x++)
+            if (!dim_is(k->effects.at[i].access.stride[x], 0))
+                n = dim_mul(ds, n, k->axis[x]);
+        break;
+    }
+    return n;
+}
+
+/* rt_trace_f32(3, "h", "[B,O]", h, n.B*O); for each real value that the step wrote */
+static void trace_step(Function *f, const Step *s)
+{
+    Emitter *e = f->e;
+    for (int i = 0; i < s->kernel->args.len; i++) {
+        const Operand   *o = &s->operands[i];
+        const KernelArg *arg = &s->kernel->args.at[i];
+        const BufKind    kind = o->buffer->kind;
+        if (!arg->written || arg->dtype != e->p->real || kind == BUF_SUM || kind == BUF_COUNT ||
+            strncmp(o->buffer->name, "work_", 5) == 0)
+            continue;
+        const Dim  *n = elements_written(f, s, i);
+        const Type *type = operand_type(f, o);
+        const char *shape = dim_same(n, type_elems(e->p->dims, type)) ? emit_shape(e, type)
+                          : emit_format(e, "%s of it", dim_text(e->cx, n));
+        Text        t = text_new(e->cx->scratch);
+        emit_call(&t, INDENT, emit_format(e, "rt_trace_%s(", e->suffix), (const char *[]){
+                      emit_format(e, "%d", s->number), emit_string(e, o->buffer->name),
+                      emit_string(e, shape), operand_text(f, o), dim_c(&f->dims, n) }, 5, ");");
+        vec_push(e->cx->scratch, &f->rows, ((Row){ t.at, NULL }));
+    }
+}
+
 /* "3    tiny.model:8  h = tanh(x @ w + b)", backward "9    undoes 3  tiny.model:8  d_w = ..." */
 static const char *step_comment(Function *f, const Step *s)
 {
@@ -236,7 +278,7 @@ static void write_rows(Function *f, Text *t)
         column = len > column ? len : column;
     }
     for (int i = 0; i < f->rows.len; i++)
-        beside = beside && strchr(f->rows.at[i].left, '\n') == NULL &&
+        beside = beside && strchr(f->rows.at[i].left, '\n') == NULL && f->rows.at[i].comment &&
                  column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS;
     for (int i = 0; i < f->rows.len; i++) {
         const Row *r = &f->rows.at[i];
@@ -305,6 +347,8 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
             write_loop(f, s);
         else
             vec_push(a, &f->rows, ((Row){ call_text(f, s), step_comment(f, s) }));
+        if (s->kernel && e->opt->trace)
+            trace_step(f, s);
     }
     for (int i = 0; i < dims_count(e->p->dims); i++)
         f->head->n = f->head->n || f->dims.used[i];

@@ -11,6 +11,7 @@
 typedef struct {
     const char *command;                        /* "gradcc --emit=c models/tiny.model"          */
     const char *version;
+    bool        trace;                          /* a line about each value, after each step     */
 } EmitOptions;
 
 /* c.c: the C file. */

@@ -29,6 +29,8 @@ struct Function {
 bool        loop_is_wide(const Function *f, int depth);     /* its variable is ptrdiff_t         */
 /* Declares what the operands of these steps need, loops inside left out. */
 void        operands_declare(Function *f, const Steps *steps, bool backward);
+/* What an operand is in one iteration: without the axes that its loops run along. */
+const Type *operand_type(Function *f, const Operand *o);
 const char *operand_text(Function *f, const Operand *o);
 const char *c_param_start(Emitter *e, int index);           /* c_params.c                        */
 
