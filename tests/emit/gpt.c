@@ -306,6 +306,11 @@ static OutputPlan gpt_output_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an update
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
+ * threads share are made in fixed chunks and added in order (rt.h), so that the number of
+ * threads changes no bit. */
+
 /* x_a[B,T,C] = uniform < 0.9; x[B,T,C] = where(x, (wte_weight[tokens] + wpe_weight[0..T,:]) *
  *     1.11111, 0)
  * gpt.model:25   uniform+lt+gather+add+mul+where */

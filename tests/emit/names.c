@@ -131,6 +131,11 @@ static OutputPlan double__output_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an update
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
+ * threads share are made in fixed chunks and added in order (rt.h), so that the number of
+ * threads changes no bit. */
+
 /* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
  * names.model:9   matmul+add */
 static void k1_restrict(float *restrict restrict_, const float *restrict float_,

@@ -171,6 +171,11 @@ static OutputPlan scan_output_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an update
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
+ * threads share are made in fixed chunks and added in order (rt.h), so that the number of
+ * threads changes no bit. */
+
 /* z[B,T,H] = x[B,T,D] @ first_weight[H,D]' + first_bias  scan.model:23  matmul+add */
 static void k1_z(float *restrict z, const float *restrict x, const float *restrict first_weight,
                  const float *restrict first_bias, ptrdiff_t B, ptrdiff_t T)

@@ -82,6 +82,11 @@ static EvalPlan tiny_eval_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
+/* One function per kernel, in the order of first use. (+)= : the first write of an update
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
+ * threads share are made in fixed chunks and added in order (rt.h), so that the number of
+ * threads changes no bit. */
+
 /* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8            matmul+add */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
                    const float *restrict b, ptrdiff_t B)
