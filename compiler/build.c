@@ -105,6 +105,13 @@ bool build_write_file(Context *cx, const char *path, const char *text, size_t le
     return complain(cx, "write", path);
 }
 
+bool build_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
 const char *build_output_name(Context *cx, const Options *opt)
 {
     if (opt->output)

@@ -87,6 +87,11 @@ static int compile(Context *cx, const Options *opt)
         diag_hint(d, "build gradcc with make, or install it with make install");
         return EXIT_MISTAKE;
     }
+    if (build_same_file(opt->input, wants_program(opt) ? name : opt->output)) {
+        const Span nowhere = { 0 };
+        diag_error(cx, nowhere, "the output would overwrite the model %s", opt->input);
+        return EXIT_MISTAKE;
+    }
     if (!pipeline_run(cx, opt, at.prelude, &out))
         return EXIT_MISTAKE;
     if (opt->deps == DEPS_ONLY)

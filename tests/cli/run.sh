@@ -68,6 +68,8 @@ expect cc-fails 1 'failed with exit code' "$g" --cflags=--no-such-flag "$t" -o "
 expect directory-output 1 "cannot write $work: it is a directory" "$g" "$t" -o "$work"
 rm -f /tmp/gradcc-??????.c                      # kept by cc-fails on purpose
 
+expect overwrite 1 'the output would overwrite the model' "$g" --emit=c "$t" -o "$t"
+
 # An installation elsewhere finds nothing beside itself and says so.
 mkdir -p "$work/x/bin" "$work/x/share/gradcc"
 cp "$g" "$work/x/bin/"
