@@ -151,7 +151,11 @@ static void unit_of_root(Scope *s, Root *r)
         Root *copier = s->at[r->node->id].copier;
         if (r == copier)
             s->at[r->node->id].copier = NULL;   /* the copy itself reads the original */
-        add_makers_of(s, r->node, false, &u->reads);
+        View v;
+        if (place_view(s, r->node, &v))
+            add_makers_of(s, r->node, false, &u->reads);
+        else
+            add_reads(s, r->node, &u->reads);   /* computed, to be copied */
         s->at[r->node->id].copier = copier;
     } else
         add_reads(s, r->node, &u->reads);

@@ -162,6 +162,7 @@ static bool take_place(Scope *s, Node *r, bool gradient, Dest *out)
         const Dest *d = &x->dests.at[i];
         if (d->how == HOW_REPLACE || (gradient && alone && d->how == HOW_GRAD)) {
             *out = *d;
+            out->lazy = false;                  /* it is read outside, not in the body */
             for (int k = i; k + 1 < x->dests.len; k++)
                 x->dests.at[k] = x->dests.at[k + 1];
             x->dests.len--;

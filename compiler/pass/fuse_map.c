@@ -430,6 +430,8 @@ AddKind dest_add(Dest *d)
 void map_finish(Scope *s, Unit *u)
 {
     Kernel *k = u->kernel;
+    if (k->effects.len == 0)                    /* nobody reads what it makes */
+        return;
     for (int i = 0; i < k->effects.len; i++)
         k->effects.at[i].add = dest_add(u->target[i]);
     k->backward = u->backward;
