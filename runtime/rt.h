@@ -44,7 +44,7 @@ enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, 
 #endif
 
 enum {
-    RT_PARALLEL_MIN = 8192,                     /* elements */
+    RT_PARALLEL_MIN = 32768,                    /* elements */
     RT_COLUMNS      = 128,                      /* columns that a thread sums at a time */
 };
 
@@ -212,7 +212,7 @@ typedef struct {
     size_t (*arena_bytes)(const ptrdiff_t *dims, RtEntry entry);
     void   (*step)(RtRun *run, RtStep *s);                  /* one update; NULL without a loss   */
     void   (*evaluate)(RtRun *run, RtStep *s);              /* adds sums and counts of one batch */
-    void   (*forward)(RtRun *run, RtStep *s);               /* fills run->outputs; NULL without any */
+    void   (*forward)(RtRun *run, RtStep *s);               /* fills run->outputs; or NULL       */
     void   (*metric_values)(const double *mean, double *value);   /* from means of the slots     */
 } RtModel;
 
