@@ -252,6 +252,7 @@ typedef struct {
     int64_t steps, every;                       /* plain lines every so many steps               */
     double  started, last_shown, program;       /* program: when it began                        */
     double  seconds;                            /* of the steps after the first                  */
+    double  recent_seconds, recent_steps;       /* the same, fading                              */
     int64_t counted;
     int64_t unit;                               /* tokens or samples per sample                  */
     const char *unit_name;                      /* "tokens" or "samples"                         */

@@ -8,12 +8,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "run.h"
 
 enum { LINE = 4096 };
+
+#define SPAN 5.0                                /* seconds the shown speed looks back            */
 
 /* ---- the live line -------------------------------------------------------------------------- */
 
@@ -183,46 +186,67 @@ static void record_step(RtLog *log, const RtModel *m, const RtState *state, cons
     at = json_number(line, at, "lr", s->lr);
     at = json_number(line, at, "grad_norm", s->norm);
     at = json_number(line, at, "seconds", seconds);
-    at = json_number(line, at, "samples", (double)state->samples);
+    at += (size_t)snprintf(line + at, LINE - at, ", \"samples\": %lld", (long long)state->samples);
     write_record(log, line, at);
 }
 
-static const char *speed_text(const RtLog *log, double samples, char text[64])
+static const char *loss_text(double loss, char text[32])
 {
-    char number[32];
-    snprintf(text, 64, "%s %s/s", amount(samples * (double)log->unit, number), log->unit_name);
+    snprintf(text, 32, loss != 0 && fabs(loss) < 1e-3 ? "%.3e" : "%.4f", loss);
     return text;
+}
+
+/* Seconds per step of late: older steps count less, by a factor of e per SPAN seconds. */
+static double recent_step(RtLog *log, double seconds)
+{
+    const double keep = exp(-seconds / SPAN);
+    log->recent_seconds = log->recent_seconds * keep + seconds;
+    log->recent_steps = log->recent_steps * keep + 1;
+    return log->recent_seconds / log->recent_steps;
+}
+
+static void print_line(RtLog *log, const char *text, bool open)
+{
+    struct winsize size;
+    const bool sized = log->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0
+                    && size.ws_col > 20;
+    clear_line(log);
+    if (open && sized)
+        printf("%.*s", size.ws_col - 1, text);  /* a line that wraps cannot be updated in place   */
+    else
+        printf(open ? "%s" : "%s\n", text);
+    log->open_line = open;
+    fflush(stdout);
+    log->last_shown = rt_now();
 }
 
 void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
                  double seconds)
 {
-    const RtState *state = run->state;
-    const int64_t step = state->step;
-    record_step(log, run->model, state, s, means, seconds);
-    const double now = rt_now();
+    const int64_t step = run->state->step;
+    record_step(log, run->model, run->state, s, means, seconds);
     const bool first = log->counted++ == 0;     /* slower: pages, caches, libraries start         */
-    if (!first)
-        log->seconds += seconds;
-    const double mean = first ? seconds : log->seconds / (double)(log->counted - 1);
     const bool last = step == log->steps, due = first || last || step % log->every == 0;
-    if (log->live ? !(due && last) && now - log->last_shown < 0.1 && !first : !due)
+    const double mean = first ? seconds : recent_step(log, seconds);
+    log->seconds += first ? 0 : seconds;
+    if (log->live ? !first && !last && rt_now() - log->last_shown < 0.1 : !due)
         return;
-    char speed[64], eta[32];
-    const double rate = (double)state->opt->train.batch / (first ? seconds : mean);
-    clear_line(log);
-    printf("step %*lld/%lld  loss %.4f  lr %.2e  norm %-7.3g  ", log->steps < 100000 ? 5 : 8,
-           (long long)step, (long long)log->steps, means->loss, s->lr, s->norm);
+    const double step_time = last && !first ? log->seconds / (double)(log->counted - 1) : mean;
+    char text[LINE], loss[32], speed[32], time[32];
+    size_t at = (size_t)snprintf(text, LINE, "step %*lld/%lld  loss %s  lr %.2e  norm %-7.3g  ",
+                                 log->steps < 100000 ? 5 : 8, (long long)step,
+                                 (long long)log->steps, loss_text(means->loss, loss), s->lr,
+                                 s->norm);
     if (first)
-        printf("first step %.0f ms, start %.2f s", seconds * 1e3, log->started - log->program);
+        snprintf(text + at, LINE - at, "first step %.0f ms, start %.2f s", seconds * 1e3,
+                 log->started - log->program);
     else
-        printf("%s  %s %s", speed_text(log, rate, speed), last ? "in" : "eta",
-               duration(last ? now - log->started : mean * (double)(log->steps - step), eta));
-    log->open_line = log->live && !first && !last;
-    if (!log->open_line)
-        putchar('\n');
-    fflush(stdout);
-    log->last_shown = now;
+        snprintf(text + at, LINE - at, "%s %s/s  %s %s",
+                 amount((double)(run->state->opt->train.batch * log->unit) / step_time, speed),
+                 log->unit_name, last ? "in" : "eta",
+                 duration(last ? rt_now() - log->started : mean * (double)(log->steps - step),
+                          time));
+    print_line(log, text, log->live && !first && !last);
 }
 
 void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
@@ -239,9 +263,10 @@ void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, doubl
     at = json_number(line, at, "val/seconds", seconds);
     write_record(log, line, at);
 
-    char text[LINE];
-    at = (size_t)snprintf(text, LINE, "val  %*lld/%lld  loss %.4f", log->steps < 100000 ? 5 : 8,
-                          (long long)run->state->step, (long long)log->steps, means->loss);
+    char text[LINE], loss[32];
+    at = (size_t)snprintf(text, LINE, "val  %*lld/%lld  loss %s", log->steps < 100000 ? 5 : 8,
+                          (long long)run->state->step, (long long)log->steps,
+                          loss_text(means->loss, loss));
     for (int i = 0; i < m->n_metrics && at + 200 < LINE; i++)
         at += (size_t)snprintf(text + at, LINE - at, "  %.100s %.4g", m->metrics[i].name,
                                means->metric[i]);
