@@ -90,17 +90,12 @@ const RtOption rt_options[] = {
 
 const int rt_n_options = (int)(sizeof rt_options / sizeof *rt_options);
 
-/* Settings that shape the code: gradcc's, and fixed when the program was compiled. */
+/* Settings that shape the code: fixed when the program was compiled. how: gradcc's option for it,
+   NULL = the train block alone. */
 static const struct { const char *name, *how; } compile_time[] = {
-    { "precision",   "--precision=fp64" },
-    { "optimizer",   "--optimizer=KIND" },
-    { "schedule",    "--schedule=KIND" },
-    { "nesterov",    "--nesterov" },
-    { "recompute",   "--recompute=HOW" },
-    { "target",      "--target=c" },
-    { "reader",      NULL },
-    { "vocab",       NULL },
-    { "define",      "-D NAME=VALUE" },
+    { "precision", "--precision=fp64" }, { "define",    "-D NAME=VALUE" },
+    { "optimizer", NULL }, { "schedule", NULL }, { "nesterov", NULL }, { "reader", NULL },
+    { "vocab", NULL }, { "header", NULL },
 };
 
 /* ---- suggestions ---------------------------------------------------------------------------- */
@@ -172,13 +167,14 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
     static const char *const kinds[] = { "sgd", "adam", "adamw" };
     if (strcmp(name, "clip") == 0)
         rt_fail(RT_EXIT_USAGE, "--clip: %s was compiled without clipping\nhint: set clip in the "
-                "train block, or give --clip to gradcc", m->name);
+                "train block of %s and compile again", m->name, m->source);
     if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
         rt_fail(RT_EXIT_USAGE, "--%s: the learning rate of %s is constant\nhint: the kind of "
-                "schedule is set in the train block, or with gradcc --schedule", name, m->name);
+                "schedule is set in the train block of %s; compile again", name, m->name,
+                m->source);
     rt_fail(RT_EXIT_USAGE, "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
-            "optimizer is set in the train block, or with gradcc --optimizer", name, m->name,
-            kinds[m->train.optimizer]);
+            "optimizer is set in the train block of %s; compile again", name, m->name,
+            kinds[m->train.optimizer], m->source);
 }
 
 __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOptions *o,
@@ -203,6 +199,9 @@ __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOpt
         if (strcmp(m->dims[i].name, name) == 0)
             rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: sizes of dims are set with --dims "
                     "%s=N", name, name);
+    if (!near && isupper((unsigned char)*name))
+        rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: a const is set when compiling: gradcc "
+                "-D %s=N %s", name, name, m->source);
     rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: %s%s%s", name,
             near ? "did you mean --" : o->program, near ? near : " --help lists all options",
             near ? "?" : "");

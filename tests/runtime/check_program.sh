@@ -51,6 +51,8 @@ says bad-number 2 "--lr 1e-3x: wants a number" ./bigram --lr 1e-3x
 says bad-whole 2 "--steps 1.5: wants a whole number" ./bigram --steps 1.5
 says negative 2 "--seed -1: wants a whole number" ./bigram --seed -1
 says compile-time 2 "gradcc --precision=fp64 bigram.model" ./bigram --precision fp64
+says train-block 2 "set it in the train block of bigram.model" ./bigram --optimizer=adamw
+says const 2 "gradcc -D V=N bigram.model" ./bigram --V 7
 says define 2 "gradcc -D NAME=VALUE bigram.model" ./bigram -DV=7
 says not-adam 2 "the optimizer of bigram is sgd" ./bigram --beta1 0.9
 says not-sgd 2 "the optimizer of linear is adamw" ./linear --momentum 0.9
