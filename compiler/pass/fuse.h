@@ -85,7 +85,7 @@ struct Unit {
     bool     dead, done, backward;
     int      key;                               /* order in the model: its last node            */
     VEC(Root *) roots;                          /* MAP, by node id                              */
-    Node    *node;                              /* CALL, LOOP                                   */
+    Node    *node;                              /* CALL, LOOP; MAP, once described: what it is for */
     int      token;
     int      part;                              /* of a sum of products: which one is being done */
     Set      makes, reads, overwrites;          /* tokens                                       */
@@ -143,6 +143,7 @@ typedef struct {
     LoopPlan *loop;
     const char *hint;                           /* name, or of the statement it belongs to      */
     bool   exact;                               /* hint names this very value                   */
+    const Type *shape;                          /* of the reshape that has the name, or NULL    */
     int    token;                               /* of a leaf that lies somewhere, else -1       */
     Root  *copier;                              /* it is read where this root has copied it     */
 } Info;

@@ -226,10 +226,15 @@ static Node *result_node(Scope *s, Node *n, int k)
 /* Where result k goes; if nobody wants it, to a buffer of its own. */
 static View result_view(Scope *s, Node *n, int k)
 {
-    Node *r = result_node(s, n, k);
+    static const char *const tails[] = { "d_q", "d_k", "d_v" };
+    Node *r = result_node(s, n, k), *other = NULL;
     if (r)
         return s->at[r->id].view;
-    const char *name = intern_printf(s->f->cx, "%s_unused", text_buffer_name(s, n));
+    for (int i = 0; i < n->n_out && !other; i++)
+        other = result_node(s, n, i);
+    const char *tail = n->op == OP_ATTENTION_GRAD ? tails[k] : k ? "lse" : "y";
+    const char *name = intern_printf(s->f->cx, "%s_%s", text_buffer_name(s, other ? other : n),
+                                     tail);
     return view_dense(s->f, buffer_new(s->f, name, n->types[k], n), n->types[k]);
 }
 

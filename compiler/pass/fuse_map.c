@@ -436,6 +436,5 @@ void map_finish(Scope *s, Unit *u)
         k->effects.at[i].add = dest_add(u->target[i]);
     k->backward = u->backward;
     text_describe(s, u, k, u->operands.at);
-    const Root *main = u->roots.at[u->roots.len - 1];
-    step_add(s, k, u->operands.at, main->node, u->backward);
+    step_add(s, k, u->operands.at, u->node, u->backward);
 }

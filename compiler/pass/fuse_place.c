@@ -199,7 +199,8 @@ static void give(Scope *s, Node *n, const Dest *d)
 
 static Dest own_dest(Scope *s, Node *n)
 {
-    Buffer *b = buffer_new(s->f, text_buffer_name(s, n), n->type, n);
+    const Info *x = &s->at[n->id];
+    Buffer *b = buffer_new(s->f, text_buffer_name(s, n), x->shape ? x->shape : n->type, n);
     return (Dest){ .view = view_dense(s->f, b, n->type), .lazy = true };
 }
 

@@ -43,18 +43,24 @@ void text_hints(Scope *s)
         if (n->name) {
             x->hint = n->name;
             x->exact = true;
+            x->shape = NULL;
         }
         for (int i = 0; i < n->n_in && x->hint; i++) {
-            s->at[n->in[i]->id].hint = x->hint;
-            s->at[n->in[i]->id].exact = x->exact && same_value(n);
+            Info *in = &s->at[n->in[i]->id];
+            in->hint = x->hint;
+            in->exact = x->exact && same_value(n);
+            in->shape = !in->exact || n->op != OP_RESHAPE ? NULL : x->shape ? x->shape : n->type;
         }
     }
+    bool *below = NEW_ARRAY(s->f->cx->scratch, bool, g->nodes.len + 1);     /* named by its input */
     for (int id = 0; id < g->nodes.len; id++) {
         const Node *n = g->nodes.at[id];
-        if (n->name || !same_value(n) || !n->in[0]->name)
+        if (n->name || !same_value(n) || !(n->in[0]->name || below[n->in[0]->id]))
             continue;
-        s->at[id].hint = n->in[0]->name;
+        below[id] = true;
+        s->at[id].hint = s->at[n->in[0]->id].hint;
         s->at[id].exact = true;
+        s->at[id].shape = NULL;
     }
 }
 
@@ -523,7 +529,7 @@ static void write_what(Scope *s, Unit *u, Kernel *k)
 {
     Text   t = text_new(s->f->cx->arena);
     OpList l = { .n = 0 };
-    const Node *n = u->kind == UNIT_MAP ? u->roots.at[u->roots.len - 1]->node : u->node;
+    const Node *n = u->node;
     const Kernel *from = n->undoes ? map_get(s->f->kernel_of, n->undoes) : NULL;
     list_ops(s, u, k, &l);
     if (u->backward && from)
@@ -557,13 +563,12 @@ void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands)
     for (int i = 0; i < k->args.len; i++)
         buffer_use(s->f, operands[i].buffer);
     name_arguments(s->f, k, operands);
-    const Buffer *main = operands[0].buffer;
-    for (int i = 0; i < k->args.len; i++)
-        if (k->args.at[i].written)
-            main = operands[i].buffer;
-    if (u->kind != UNIT_MAP)
-        main = operands[0].buffer;
-    k->name = main->name;
+    k->name = operands[0].buffer->name;
+    if (u->kind == UNIT_MAP) {
+        int main = main_effect(s, u);
+        k->name = operands[k->effects.at[main].access.arg].buffer->name;
+        u->node = u->owner[main]->node;
+    }
     write_formula(s, u, k, operands);
     write_what(s, u, k);
 }

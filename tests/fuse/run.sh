@@ -24,4 +24,4 @@ for f in "$here"/*.ir $(ls "$root"/tests/ops/*.ir | grep -v /mean.ir) "$root"/te
     [ -e "$f" ] || continue
     run "$(basename "$f" .ir)" "$f"
 done
-"$test" random 1 300 || echo "not ok random: exit code $?"
+"$test" random 1 500 || echo "not ok random: exit code $?"
