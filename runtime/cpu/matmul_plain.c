@@ -10,8 +10,8 @@
 #include "cpu/simd.h"
 
 enum {
-    DEPTH         = 384,                        /* k of one pass over a register tile             */
-    DEPTHS_SHARED = 24,                         /* passes whose shared side is packed at once     */
+    DEPTH         = 512,                        /* k of one pass over a register tile             */
+    SHARED_BYTES  = 800 << 10,                  /* packed shared side: most of a second-level cache */
     BLOCK_ROWS    = 96,                         /* rows of c that a thread packs at a time        */
     SMALL_DEPTH   = 512,                        /* largest k of a product that is not packed      */
 };

@@ -9,7 +9,7 @@
  * number of threads.
  */
 
-enum { N(STRIP) = TILE_VECS * LANES, N(SHARED) = (8 << 20) / (int)sizeof(REAL) };
+enum { N(STRIP) = TILE_VECS * LANES, N(SHARED) = SHARED_BYTES / (int)sizeof(REAL) };
 
 typedef struct {
     const RtMatmul *p;
@@ -188,10 +188,10 @@ static void N(run_product)(REAL *c, const REAL *a, const REAL *b, const RtMatmul
     const bool strips = p->m <= p->n;
     const ptrdiff_t passes = ceil_div(p->k, DEPTH);
     const ptrdiff_t depth = round_up(ceil_div(p->k, passes), 4);
-    const ptrdiff_t k_part = min_size(p->k, DEPTHS_SHARED * depth);
-    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP);
+    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP), whole = round_up(strips ? p->m : p->n, unit);
+    const ptrdiff_t k_part = min_size(p->k, max_size(1, N(SHARED) / (whole * depth)) * depth);
     const ptrdiff_t side = max_size(unit, N(SHARED) / k_part / unit * unit);
-    const ptrdiff_t own = depth * max_size(N(STRIP), BLOCK_ROWS), whole = round_up(strips ? p->m : p->n, unit);
+    const ptrdiff_t own = depth * max_size(N(STRIP), BLOCK_ROWS);
     const ptrdiff_t shared = round_up(k_part * min_size(side, whole), LANES);
     REAL *room = rt_cpu_room((size_t)(shared + threads * own) * sizeof(REAL));
     N(Product) w = { .p = p, .a = a, .b = b, .c = c, .shared = room, .depth = depth };

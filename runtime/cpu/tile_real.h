@@ -1,58 +1,97 @@
 /* tile_real.h -- the template behind tile.c, once per type: REAL, V, LANES, N(name). */
 
-CPU_INLINE void N(tile_step)(int rows, int vecs, V acc[TILE_ROWS][TILE_VECS], const REAL *a,
-                             ptrdiff_t a_i, const REAL *b)
+/* ---- the tile --------------------------------------------------------------------------------- */
+
+/* A row of the tile: its sums over k, in up to three vectors. */
+typedef struct { V v0, v1, v2; } N(Row);
+
+CPU_INLINE N(Row) N(row_step)(N(Row) sum, int vecs, REAL x, N(Row) b)
 {
-    V column[TILE_VECS];
-    for (int j = 0; j < vecs; j++)
-        column[j] = N(v_load)(b + j * LANES);
-    for (int i = 0; i < rows; i++) {
-        const V x = N(v_splat)(a[i * a_i]);
-        for (int j = 0; j < vecs; j++)
-            acc[i][j] = N(v_fma)(x, column[j], acc[i][j]);
-    }
+    const V all = N(v_splat)(x);
+    sum.v0 = N(v_fma)(all, b.v0, sum.v0);
+    if (vecs > 1)
+        sum.v1 = N(v_fma)(all, b.v1, sum.v1);
+    if (vecs > 2)
+        sum.v2 = N(v_fma)(all, b.v2, sum.v2);
+    return sum;
 }
 
-CPU_INLINE void N(tile_store)(int rows, int vecs, V acc[TILE_ROWS][TILE_VECS], const N(Tile) *t,
-                              int last)
+CPU_INLINE N(Row) N(row_load)(int vecs, const REAL *at)
 {
+    N(Row) row = { { 0 }, { 0 }, { 0 } };
+    row.v0 = N(v_load)(at);
+    if (vecs > 1)
+        row.v1 = N(v_load)(at + LANES);
+    if (vecs > 2)
+        row.v2 = N(v_load)(at + 2 * LANES);
+    return row;
+}
+
+/* last: live lanes of the last vector; LANES is a case of its own, without masks */
+CPU_INLINE void N(row_store)(REAL *c, N(Row) sum, int vecs, int last, bool add)
+{
+    const V all[3] = { sum.v0, sum.v1, sum.v2 };
     for (int j = 0; j < vecs; j++) {
-        const int live = j == vecs - 1 ? last : LANES;
-        REAL *const c = t->c + j * LANES;
-        if (t->add)
-            for (int i = 0; i < rows; i++)
-                acc[i][j] += N(v_load_part)(c + i * t->c_i, live);
-        else if (t->bias)
-            for (int i = 0; i < rows; i++)
-                acc[i][j] += N(v_load_part)(t->bias + j * LANES, live);
-        for (int i = 0; i < rows; i++)
-            N(v_store_part)(c + i * t->c_i, acc[i][j], live);
+        REAL *at = c + j * LANES;
+        if (j < vecs - 1 || last == LANES)
+            N(v_store)(at, add ? N(v_load)(at) + all[j] : all[j]);
+        else
+            N(v_store_part)(at, add ? N(v_load_part)(at, last) + all[j] : all[j], last);
     }
 }
 
-/* rows and vecs are constants at every call: the inner loops unroll and acc lives in registers */
+#define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define ROW_START(i) N(Row) r##i = start;
+#define ROW_STEP(i)  if (rows > i) r##i = N(row_step)(r##i, vecs, a[i * a_i], b_row);
+#define ROW_STORE(i) if (rows > i) N(row_store)(c + i * c_i, r##i, vecs, some, add);
+
+/* rows and vecs are constants at every call, so the rows of the tile live in registers */
 CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
 {
-    V acc[TILE_ROWS][TILE_VECS];
-    for (int i = 0; i < rows; i++)
-        for (int j = 0; j < vecs; j++) {
-            acc[i][j] = (V){ 0 };
-            __builtin_prefetch(t->c + i * t->c_i + j * LANES, 1, 3);
-        }
-    const REAL *a = t->a, *b = t->b;
-    const ptrdiff_t a_i = t->a_i, a_k = t->a_k, b_k = t->b_k;
-    const char *ahead = t->ahead;
-    for (ptrdiff_t k = t->k; k > 0;) {
-        __builtin_prefetch(ahead, 0, 2);
-        ahead += t->ahead_step;
-        for (const ptrdiff_t until = k > 8 ? k - 8 : 0; k > until; k--) {
-            N(tile_step)(rows, vecs, acc, a, a_i, b);
-            a += a_k;
-            b += b_k;
-        }
+    N(Row) start = { { 0 }, { 0 }, { 0 } };
+    if (t->bias) {
+        V *const to[3] = { &start.v0, &start.v1, &start.v2 };
+        for (int j = 0; j < vecs; j++)
+            *to[j] = N(v_load_part)(t->bias + j * LANES, j == vecs - 1 ? last : LANES);
     }
-    N(tile_store)(rows, vecs, acc, t, last);
+    EACH_ROW(ROW_START)
+    const REAL *a = t->a, *b = t->b;
+    const ptrdiff_t a_i = t->a_i, a_k = t->a_k, b_k = t->b_k, c_i = t->c_i;
+    const char *ahead = t->ahead;
+    REAL *const c = t->c;
+    ptrdiff_t touched = 0;                      /* rows of c: one at a time, not to fill the miss buffers */
+    for (ptrdiff_t k = t->k; k > 0; k--) {
+        if (k % 8 == 0) {
+            __builtin_prefetch(ahead, 0, 2);
+            ahead += t->ahead_step;
+            for (int j = 0; j < vecs; j++)
+                __builtin_prefetch(c + touched * c_i + j * LANES, 1, 3);
+            touched += touched < rows - 1;
+        }
+        const N(Row) b_row = N(row_load)(vecs, b);
+        EACH_ROW(ROW_STEP)
+        a += a_k;
+        b += b_k;
+    }
+    if (last == LANES && !t->add) {
+        const int some = LANES;
+        const bool add = false;
+        EACH_ROW(ROW_STORE)
+    } else if (last == LANES) {
+        const int some = LANES;
+        const bool add = true;
+        EACH_ROW(ROW_STORE)
+    } else {
+        const int some = last;
+        const bool add = t->add;
+        EACH_ROW(ROW_STORE)
+    }
 }
+
+#undef EACH_ROW
+#undef ROW_START
+#undef ROW_STEP
+#undef ROW_STORE
 
 #define TILE_CASES(rows)                                                                           \
     case (rows) * 4 + 1: N(tile_body)(rows, 1, &part, last); break;                                \
