@@ -33,6 +33,20 @@ __attribute__((format(printf, 2, 3))) static void put(JsonText *j, const char *f
     }
 }
 
+/* Bytes of the UTF-8 character at c; 0 = none is there. */
+static int utf8_length(const unsigned char *c)
+{
+    const int n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3
+                : c[0] < 0xf5 ? 4 : 0;
+    for (int i = 1; i < n; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    const bool wrong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0)
+                    || (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90);
+    return wrong ? 0 : n;
+}
+
+/* A file name may be no UTF-8; JSON must be: such bytes become U+FFFD. */
 static void put_text(JsonText *j, const char *text)
 {
     if (!text) {
@@ -40,13 +54,18 @@ static void put_text(JsonText *j, const char *text)
         return;
     }
     put(j, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        if (*c == '"' || *c == '\\')
+    for (const unsigned char *c = (const unsigned char *)text; *c; ) {
+        const int n = utf8_length(c);
+        if (n == 0)
+            put(j, "\\ufffd");
+        else if (*c == '"' || *c == '\\')
             put(j, "\\%c", *c);
         else if (*c < 0x20)
             put(j, "\\u%04x", *c);
         else
-            put(j, "%c", *c);
+            put(j, "%.*s", n, (const char *)c);
+        c += n ? n : 1;
+    }
     put(j, "\"");
 }
 

@@ -113,6 +113,19 @@ static void write_record(RtLog *log, char *line, size_t at)
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
+/* A killed process may have left half a line; the next record begins one of its own. */
+static void end_half_line(int fd, const char *path)
+{
+    char last = '\n';
+    const int again = rt_open(path, O_RDONLY, 0);
+    if (again < 0)
+        return;
+    const bool any = lseek(again, -1, SEEK_END) >= 0 && rt_read_some(again, &last, 1) == 1;
+    (void)rt_io.close(again);
+    if (any && last != '\n')
+        (void)rt_write_all(fd, "\n", 1);
+}
+
 static int64_t round_interval(int64_t steps)    /* about twenty lines: 1, 2, 5, 10, 20, ...      */
 {
     int64_t every = 1;
@@ -137,6 +150,8 @@ RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t
         log.fd = rt_open(path, O_WRONLY | O_CREAT | (from > 0 ? O_APPEND : O_TRUNC), 0666);
         if (log.fd < 0)
             rt_warn("%s: cannot be opened: %s; no metrics are recorded", path, strerror(errno));
+        else if (from > 0)
+            end_half_line(log.fd, path);
         rt_free(path);
     }
     return log;

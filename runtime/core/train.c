@@ -264,10 +264,16 @@ static void save(Train *t)
 
 static const char *shell_word(const char *text)
 {
-    for (const char *c = text; *c; c++)
-        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+-", *c))
-            return rt_keep(rt_printf("'%s'", text));
-    return *text ? text : "''";
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+-";
+    if (*text && text[strspn(text, plain)] == 0)
+        return text;
+    char *quoted = rt_alloc(4 * strlen(text) + 3, "a text"), *to = quoted;
+    *to++ = '\'';
+    for (; *text; text++)
+        to += *text == '\'' ? sprintf(to, "'\\''") : sprintf(to, "%c", *text);
+    *to = '\'';
+    return rt_keep(quoted);
 }
 
 static void print_go_on(const Train *t, bool more_steps)

@@ -109,6 +109,15 @@ for n in 1 2 3 7 20 40 41 42 43 44 45 60 80 100 110; do
     bad killed-and-resumed "killed before operation $n"; n=0; break
 done 2> /dev/null
 [ $n -eq 0 ] || ok killed-and-resumed
+mkdir -p 'odd '\''dir' && cp -r fresh/step-* 'odd '\''dir' &&
+    printf '{"step": 1, "tr' > 'odd '\''dir/metrics.jsonl'
+./bigram --out 'odd '\''dir' --resume auto --steps 66 > odd.out 2>&1
+eval "$(sed -n 's/^go on    //p' odd.out)" > odd.out2 2>&1
+[ -d 'odd '\''dir/step-00000132' ] && [ "$(sed -n '2p' 'odd '\''dir/metrics.jsonl' | cut -c1-16)" = '{"restart": true' ] &&
+    ok printed-command-goes-on || bad printed-command-goes-on "$(tail -n 1 odd.out2)"
+./bigram --out "$(printf 'bad\377name')" --steps 5 > bytes.out 2>&1 &&
+    ./bigram --out "$(printf 'bad\377name')" --resume auto --steps 6 > bytes.out 2>&1 &&
+    ok name-without-utf8 || bad name-without-utf8 "$(tail -n 1 bytes.out)"
 if command -v python3 > /dev/null; then
     python3 -c '
 import json, sys
@@ -137,7 +146,7 @@ stopped() {                                     # stopped NAME SIGNAL CODE
     rm -rf "$1"
     ./bigram --out "$1" --steps 2000000000 --eval 0 --save 0 --log 100000000 > "$1.out" 2> "$1.err" &
     local pid=$! rc
-    for _ in $(seq 100); do grep -q '^step' "$1.out" && break; sleep 0.05; done
+    for _ in $(seq 100); do grep -qs '^step' "$1.out" && break; sleep 0.05; done
     kill -"$2" $pid; wait $pid; rc=$?
     [ $rc -eq "$3" ] && ls "$1"/step-*/manifest.json > /dev/null 2>&1 &&
         grep -q 'resume auto' "$1.out" && ok "$1" || bad "$1" "exit code $rc, wanted $3"
