@@ -19,13 +19,13 @@ enum { TRIES_MAX = 200 };
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static void remember_kernel(Fuser *f, const Node *n, Kernel *k)
+void step_remember(Fuser *f, const Node *n, Kernel *k)
 {
     if (n && !n->backward && !map_get(f->kernel_of, n))
         map_set(f->kernel_of, n, k);
 }
 
-void step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward)
+Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward)
 {
     Fuser *f = s->f;
     Arena *a = f->cx->arena;
@@ -41,13 +41,14 @@ void step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backwa
     k->span = n->span;
     step->kernel = kernel_intern(f->kp, k);
     for (int i = 0; i < k->values.len; i++)
-        remember_kernel(f, k->values.at[i].node, step->kernel);
-    remember_kernel(f, n, step->kernel);
+        step_remember(f, k->values.at[i].node, step->kernel);
+    step_remember(f, n, step->kernel);
     step->depth = s->depth;
     step->node = n;
     step->span = n->span;
     step->backward = backward;
     vec_push(a, &s->steps[0], step);
+    return step->kernel;
 }
 
 void copy_dense(Scope *s, Node *n, View *to)

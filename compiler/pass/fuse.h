@@ -294,7 +294,8 @@ void map_tidy(MapBuild *m);                     /* fuse_space.c: phases, axes, l
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-void    step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward);
+Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward);
+void    step_remember(Fuser *f, const Node *n, Kernel *k);  /* k computes n                     */
 AddKind dest_add(Dest *d);                      /* and marks it as started                      */
 
 /* ---- fuse_call.c, fuse_loop.c ---------------------------------------------------------------- */

@@ -57,11 +57,11 @@ static Kernel *kernel_new(Scope *s, KernelKind kind, int n_written, int n, const
     return k;
 }
 
-static void finish(Scope *s, Unit *u, Kernel *k, Operand *operands)
+static Kernel *finish(Scope *s, Unit *u, Kernel *k, Operand *operands)
 {
     k->backward = u->backward;
     text_describe(s, u, k, operands);
-    step_add(s, k, operands, u->node, u->backward);
+    return step_add(s, k, operands, u->node, u->backward);
 }
 
 /* ---- products ------------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
     Operand *operands;
     Kernel  *k = kernel_new(s, KERNEL_MATMUL, 1, bias ? 4 : 3, v, &operands);
     k->matmul = p;
-    finish(s, u, k, operands);
+    step_remember(f, n, finish(s, u, k, operands));
 }
 
 static void finish_matmul(Scope *s, Unit *u)

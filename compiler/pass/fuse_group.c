@@ -401,7 +401,8 @@ static int64_t space_size(Scope *s, const Unit *u)
     for (int i = 0; i < u->roots.len; i++) {
         const Root *r = u->roots.at[i];
         int64_t n = size_in_training(s->f, r->outer);
-        n *= r->row ? size_in_training(s->f, r->row) : 1;
+        if (__builtin_mul_overflow(n, r->row ? size_in_training(s->f, r->row) : 1, &n))
+            n = INT64_MAX;
         most = n > most ? n : most;
     }
     return most;
@@ -415,7 +416,7 @@ static int64_t pair_value(Scope *s, const Unit *a, const Unit *b)
         return REFUSED;
     int64_t saved = traffic_saved(s, a, b), x = space_size(s, a), y = space_size(s, b);
     bool    chain = sets_meet(&a->makes, &b->reads) || sets_meet(&b->makes, &a->reads);
-    return saved > 0 && (chain || saved * WORTH >= (x > y ? x : y)) ? saved : REFUSED;
+    return saved > 0 && (chain || saved >= (x > y ? x : y) / WORTH) ? saved : REFUSED;
 }
 
 /* The best pair that was not refused before. */

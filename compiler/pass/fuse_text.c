@@ -68,6 +68,8 @@ const char *text_buffer_name(Scope *s, const Node *n)
 {
     Context *cx = s->f->cx;
     const Info *x = &s->at[n->id];
+    if (!x->exact && n->backward && n->undoes && n->undoes->name)
+        return intern_printf(cx, "d_%s_a", n->undoes->name);
     return intern_printf(cx, "%s%s", x->hint ? x->hint : op_row(n->op)->name,
                          x->exact ? "" : "_a");
 }
@@ -155,7 +157,7 @@ static const char *stored_name(Writer *w, Scope *s, Node *n)
         return NULL;
     if (!node_is_readable(s, n) || !place_view(s, n, &v))
         return NULL;
-    return here ? x->hint : v.buffer->name;
+    return here && v.buffer->id < 0 ? x->hint : v.buffer->name;
 }
 
 static const char *infix(Op op, int *level)
@@ -364,16 +366,19 @@ static const Root *root_of_effect(const Unit *u, int i)
     return NULL;
 }
 
-/* The equation that says most: of the largest value, of those the last. */
+/* The equation that says most: of a value with a name, of the largest, of those the last. */
 static int main_effect(Scope *s, Unit *u)
 {
     int     best = 0;
     int64_t most = -1;
+    bool    named = false;
     for (int i = 0; i < u->kernel->effects.len; i++) {
         const Root *r = root_of_effect(u, i);
         int64_t n = r ? size_in_training(s->f, r->size) : -1;
-        if (n >= most) {
+        bool    has = r && r->node->name != NULL && r->kind != ROOT_COLUMN;
+        if (has > named || (has == named && n >= most)) {
             most = n;
+            named = has;
             best = i;
         }
     }
