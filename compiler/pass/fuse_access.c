@@ -44,9 +44,11 @@ const Dim *dim_product(Fuser *f, int n, const Dim *const *dim)
     return p;
 }
 
+/* Sizes that leave 2^50 count as that: no sum of them overflows, and the plan reports them. */
 int64_t size_in_training(Fuser *f, const Dim *d)
 {
-    return d ? dim_eval(d, f->values) : 0;
+    const int64_t most = (int64_t)1 << 50, v = d ? dim_eval(d, f->values) : 0;
+    return v < 0 || v > most ? most : v;
 }
 
 /* ---- views ---------------------------------------------------------------------------------- */
