@@ -4,15 +4,13 @@
  * register tiles by plain.h; small ones run the same tile straight on the operands, where packing
  * and a team of threads would cost more than the product.
  */
-#include <stdatomic.h>
-
 #include "cpu/cpu.h"
 #include "cpu/simd.h"
 
 enum {
     DEPTH         = 512,                        /* k of one pass over a register tile             */
-    SHARED_BYTES  = 800 << 10,                  /* packed shared side: most of a second-level cache */
-    BLOCK_ROWS    = 96,                         /* rows of c that a thread packs at a time        */
+    NEAR_BYTES    = 800 << 10,                  /* packed near side: most of a second-level cache */
+    BLOCK_ROWS    = 96,                         /* rows packed at a time as the far side          */
     SMALL_DEPTH   = 512,                        /* largest k of a product that is not packed      */
 };
 

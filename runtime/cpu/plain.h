@@ -1,213 +1,194 @@
-/* plain.h -- one product by packed register tiles, the template behind matmul_plain.c.
+/* plain.h -- one product by register tiles, the template behind matmul_plain.c.
  *
- * The smaller side of c is packed once and shared by all threads; the larger side is cut into items,
- * which threads take in turn, packing each for themselves right before use. So a weight matrix is read
- * from memory once, in the form in which it lies there, whatever the orientation.
- *   m <= n   "strips": a is shared, an item is 48 columns of c
- *   m > n    "blocks": b is shared, an item is some dozens of rows of c
- * Every element of c is summed in the same order whoever computes it: results do not depend on the
+ * c is cut into a grid of parts, one for each thread, which works alone: what lies in one cache is
+ * packed by its own core. Within a part the smaller side is packed first ("near", it stays in the
+ * second-level cache), the other one piece by piece right before its use ("far"), while the memory of
+ * the piece after it is touched. So a weight matrix is read from memory once, in the form in which it
+ * lies there, whatever the orientation. Where packing would not pay, tiles run on what is stored.
+ * Every element of c is summed in the same order whoever computes it: the bits do not depend on the
  * number of threads.
  */
 
-enum { N(STRIP) = TILE_VECS * LANES, N(SHARED) = SHARED_BYTES / (int)sizeof(REAL) };
+enum { N(STRIP) = TILE_VECS * LANES, N(NEAR) = NEAR_BYTES / (int)sizeof(REAL) };
 
 typedef struct {
     const RtMatmul *p;
     const REAL *a, *b;
     REAL       *c;
-    REAL       *shared;                         /* packed part of the smaller side                */
     ptrdiff_t   m0, m1, n0, n1;                 /* the part of c in work                          */
-    ptrdiff_t   k0, k1;                         /* and of k                                       */
-    ptrdiff_t   depth;                          /* k of one pass over a tile                      */
-    ptrdiff_t   block;                          /* rows of an item                                */
-    ptrdiff_t   across;                         /* items per strip: row groups (strips only)      */
-    _Atomic ptrdiff_t next;                     /* item to take                                   */
-} N(Product);
+    ptrdiff_t   k0, k1;                         /* and of k: one pass over the tiles              */
+    REAL       *near, *far;                     /* packed sides                                   */
+    bool        direct_a, direct_b;             /* not packed                                     */
+} N(Part);
 
-/* to = rows [i, i + live) of a, k in [k0, k0 + k), as [k][TILE_ROWS] */
-static void N(pack_a)(REAL *to, const N(Product) *w, ptrdiff_t i, ptrdiff_t live, ptrdiff_t k0, ptrdiff_t k)
+/* One side of a tile: where it starts, its steps. */
+typedef struct { const REAL *at; ptrdiff_t side, k; } N(Side);
+
+/* Rows [i, i + live) of a as [k][TILE_ROWS], in `to` if they are packed. */
+static N(Side) N(side_a)(const N(Part) *w, ptrdiff_t i, ptrdiff_t live, REAL *to, bool pack)
 {
-    const ptrdiff_t lda = w->p->lda;
-    if (w->p->ta)
-        N(rt_pack_straight)(to, TILE_ROWS, w->a + k0 * lda + i, lda, live, k);
-    else
-        N(rt_pack_turned)(to, TILE_ROWS, w->a + i * lda + k0, lda, live, k);
+    const ptrdiff_t lda = w->p->lda, k = w->k1 - w->k0;
+    const REAL *from = w->p->ta ? w->a + w->k0 * lda + i : w->a + i * lda + w->k0;
+    if (w->direct_a)
+        return (N(Side)){ from, w->p->ta ? 1 : lda, w->p->ta ? lda : 1 };
+    if (pack && w->p->ta)
+        N(rt_pack_straight)(to, TILE_ROWS, from, lda, live, k);
+    else if (pack)
+        N(rt_pack_turned)(to, TILE_ROWS, from, lda, live, k);
+    return (N(Side)){ to, 1, TILE_ROWS };
 }
 
-/* to = columns [j, j + live) of b, k in [k0, k0 + k), as [k][STRIP] */
-static void N(pack_b)(REAL *to, const N(Product) *w, ptrdiff_t j, ptrdiff_t live, ptrdiff_t k0, ptrdiff_t k)
+/* Columns [j, j + live) of b as [k][STRIP]. */
+static N(Side) N(side_b)(const N(Part) *w, ptrdiff_t j, ptrdiff_t live, REAL *to, bool pack)
 {
-    const ptrdiff_t ldb = w->p->ldb;
-    if (w->p->tb)
-        N(rt_pack_turned)(to, N(STRIP), w->b + j * ldb + k0, ldb, live, k);
-    else
-        N(rt_pack_straight)(to, N(STRIP), w->b + k0 * ldb + j, ldb, live, k);
+    const ptrdiff_t ldb = w->p->ldb, k = w->k1 - w->k0;
+    const REAL *from = w->p->tb ? w->b + j * ldb + w->k0 : w->b + w->k0 * ldb + j;
+    if (w->direct_b && live == N(STRIP))
+        return (N(Side)){ from, 1, ldb };
+    if (pack && w->p->tb)
+        N(rt_pack_turned)(to, N(STRIP), from, ldb, live, k);
+    else if (pack)
+        N(rt_pack_straight)(to, N(STRIP), from, ldb, live, k);
+    return (N(Side)){ to, 1, N(STRIP) };
 }
 
 /* ---- touching ahead --------------------------------------------------------------------------------- */
 
-/* The part of a or b that this thread packs next: rows of so many cache lines. */
+/* A piece of a or b that is packed next: rows of so many cache lines. */
 typedef struct { const char *at; ptrdiff_t step, lines, rows; } N(Ahead);
 
-static N(Ahead) N(ahead_part)(const REAL *from, bool turned, ptrdiff_t stride, ptrdiff_t side0, ptrdiff_t live,
-                              ptrdiff_t k0, ptrdiff_t k)
+/* along: k runs along the stored rows */
+static N(Ahead) N(ahead_piece)(const REAL *from, bool along, ptrdiff_t stride, ptrdiff_t side0, ptrdiff_t live,
+                               ptrdiff_t k0, ptrdiff_t k)
 {
     const ptrdiff_t per_line = 64 / (ptrdiff_t)sizeof(REAL);
-    const REAL *at = turned ? from + side0 * stride + k0 : from + k0 * stride + side0;
+    const REAL *at = along ? from + side0 * stride + k0 : from + k0 * stride + side0;
     return (N(Ahead)){ .at = (const char *)at, .step = stride * (ptrdiff_t)sizeof(REAL),
-                       .lines = ceil_div(turned ? k : live, per_line) + 1, .rows = turned ? live : k };
+                       .lines = ceil_div(along ? k : live, per_line) + 1, .rows = along ? live : k };
 }
 
 /* Tile number t of `tiles` touches one column of lines, down a share of the rows. */
-static void N(ahead_tile)(const N(Ahead) *part, ptrdiff_t t, ptrdiff_t tiles, N(Tile) *tile)
+static void N(ahead_tile)(const N(Ahead) *piece, ptrdiff_t t, ptrdiff_t tiles, N(Tile) *tile)
 {
-    const ptrdiff_t groups = max_size(1, tiles / part->lines);
-    const ptrdiff_t row = t / part->lines % groups * part->rows / groups;
-    tile->ahead = part->at + row * part->step + t % part->lines * 64;
-    tile->ahead_step = part->step;
+    const ptrdiff_t groups = max_size(1, tiles / piece->lines);
+    const ptrdiff_t row = t / piece->lines % groups * piece->rows / groups;
+    tile->ahead = piece->at + row * piece->step + t % piece->lines * 64;
+    tile->ahead_step = piece->step;
 }
 
-/* ---- items ------------------------------------------------------------------------------------------ */
+/* ---- the two orders --------------------------------------------------------------------------------- */
 
-static N(Tile) N(make_tile)(const N(Product) *w, ptrdiff_t i, ptrdiff_t j, ptrdiff_t k0, ptrdiff_t k, const REAL *a,
-                            const REAL *b)
+static void N(run_tile)(const N(Part) *w, ptrdiff_t i, ptrdiff_t j, N(Side) a, N(Side) b, const N(Ahead) *ahead,
+                        ptrdiff_t t, ptrdiff_t tiles)
 {
-    const bool first = k0 == 0;
-    return (N(Tile)){
-        .k = k, .a = a, .a_i = 1, .a_k = TILE_ROWS, .b = b, .b_k = N(STRIP),
-        .c = w->c + i * w->p->ldc + j, .c_i = w->p->ldc,
-        .add = w->p->add || !first,
+    const bool first = w->k0 == 0;
+    N(Tile) tile = {
+        .k = w->k1 - w->k0, .a = a.at, .a_i = a.side, .a_k = a.k, .b = b.at, .b_k = b.k,
+        .c = w->c + i * w->p->ldc + j, .c_i = w->p->ldc, .add = w->p->add || !first,
         .bias = first && w->p->bias ? (const REAL *)w->p->bias + j : NULL,
-        .ahead = (const char *)a,
     };
+    N(ahead_tile)(ahead, t, tiles, &tile);
+    N(rt_tile)((int)min_size(TILE_ROWS, w->m1 - i), (int)min_size(N(STRIP), w->n1 - j), &tile);
 }
 
-/* The columns that item number `item` of "strips" packs. */
-static N(Ahead) N(ahead_strip)(const N(Product) *w, ptrdiff_t item, ptrdiff_t k0)
+/* Rows are near, strips of columns far. */
+static void N(run_strips)(const N(Part) *w)
 {
-    const ptrdiff_t j = min_size(w->n0 + item / w->across * N(STRIP), w->n1);
-    return N(ahead_part)(w->b, w->p->tb, w->p->ldb, j, min_size(N(STRIP), w->n1 - j), k0,
-                         min_size(w->depth, w->k1 - k0));
-}
-
-/* One item of "strips": the columns of one strip, the rows of one group. own: [depth][STRIP]. */
-static void N(run_strip)(const N(Product) *w, ptrdiff_t item, ptrdiff_t next, REAL *own)
-{
-    const ptrdiff_t j = w->n0 + item / w->across * N(STRIP), group = item % w->across;
-    const ptrdiff_t live_j = min_size(N(STRIP), w->n1 - j);
-    const ptrdiff_t from = w->m0 + group * w->block, to = min_size(w->m1, from + w->block);
-    const ptrdiff_t k_shared = w->k1 - w->k0, tiles = ceil_div(to - from, TILE_ROWS);
-    for (ptrdiff_t k0 = w->k0; k0 < w->k1; k0 += w->depth) {
-        const ptrdiff_t k = min_size(w->depth, w->k1 - k0);
-        const bool last = k0 + k == w->k1;
-        const N(Ahead) ahead = N(ahead_strip)(w, last ? next : item, last ? w->k0 : k0 + k);
-        N(pack_b)(own, w, j, live_j, k0, k);
-        for (ptrdiff_t i = from; i < to; i += TILE_ROWS) {
-            const REAL *a = w->shared + (i - w->m0) * k_shared + (k0 - w->k0) * TILE_ROWS;
-            N(Tile) tile = N(make_tile)(w, i, j, k0, k, a, own);
-            N(ahead_tile)(&ahead, (i - from) / TILE_ROWS, tiles, &tile);
-            N(rt_tile)((int)min_size(TILE_ROWS, to - i), (int)live_j, &tile);
+    const ptrdiff_t k = w->k1 - w->k0, tiles = ceil_div(w->m1 - w->m0, TILE_ROWS);
+    for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP)) {
+        const ptrdiff_t next = min_size(j + N(STRIP), w->n1);
+        const N(Ahead) ahead = N(ahead_piece)(w->b, w->p->tb, w->p->ldb, next, min_size(N(STRIP), w->n1 - next),
+                                              w->k0, k);
+        const N(Side) b = N(side_b)(w, j, next - j, w->far, true);
+        for (ptrdiff_t i = w->m0; i < w->m1; i += TILE_ROWS) {
+            const N(Side) a = N(side_a)(w, i, min_size(TILE_ROWS, w->m1 - i), w->near + (i - w->m0) * k,
+                                        j == w->n0);
+            N(run_tile)(w, i, j, a, b, &ahead, (i - w->m0) / TILE_ROWS, tiles);
         }
     }
 }
 
-/* The rows that item number `item` of "blocks" packs. */
-static N(Ahead) N(ahead_block)(const N(Product) *w, ptrdiff_t item, ptrdiff_t k0)
+/* Columns are near, blocks of rows far. */
+static void N(run_blocks)(const N(Part) *w)
 {
-    const ptrdiff_t i = min_size(w->m0 + item * w->block, w->m1);
-    return N(ahead_part)(w->a, !w->p->ta, w->p->lda, i, min_size(w->block, w->m1 - i), k0,
-                         min_size(w->depth, w->k1 - k0));
-}
-
-/* One item of "blocks": some rows of c, all its columns. own: [block / TILE_ROWS][depth][TILE_ROWS]. */
-static void N(run_block)(const N(Product) *w, ptrdiff_t item, ptrdiff_t next, REAL *own)
-{
-    const ptrdiff_t from = w->m0 + item * w->block, to = min_size(w->m1, from + w->block);
-    const ptrdiff_t k_shared = w->k1 - w->k0, rows = ceil_div(to - from, TILE_ROWS);
-    const ptrdiff_t tiles = rows * ceil_div(w->n1 - w->n0, N(STRIP));
-    for (ptrdiff_t k0 = w->k0; k0 < w->k1; k0 += w->depth) {
-        const ptrdiff_t k = min_size(w->depth, w->k1 - k0);
-        const bool last = k0 + k == w->k1;
-        const N(Ahead) ahead = N(ahead_block)(w, last ? next : item, last ? w->k0 : k0 + k);
-        for (ptrdiff_t i = from; i < to; i += TILE_ROWS)
-            N(pack_a)(own + (i - from) * k, w, i, min_size(TILE_ROWS, to - i), k0, k);
+    const ptrdiff_t k = w->k1 - w->k0, strips = ceil_div(w->n1 - w->n0, N(STRIP));
+    for (ptrdiff_t from = w->m0; from < w->m1; from += BLOCK_ROWS) {
+        const ptrdiff_t to = min_size(from + BLOCK_ROWS, w->m1), rows = ceil_div(to - from, TILE_ROWS);
+        const N(Ahead) ahead = N(ahead_piece)(w->a, !w->p->ta, w->p->lda, to, min_size(BLOCK_ROWS, w->m1 - to),
+                                              w->k0, k);
         for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP)) {
-            const REAL *b = w->shared + (j - w->n0) * k_shared + (k0 - w->k0) * N(STRIP);
-            const ptrdiff_t live_j = min_size(N(STRIP), w->n1 - j);
+            const N(Side) b = N(side_b)(w, j, min_size(N(STRIP), w->n1 - j), w->near + (j - w->n0) * k,
+                                        from == w->m0);
             for (ptrdiff_t i = from; i < to; i += TILE_ROWS) {
-                N(Tile) tile = N(make_tile)(w, i, j, k0, k, own + (i - from) * k, b);
-                N(ahead_tile)(&ahead, (j - w->n0) / N(STRIP) * rows + (i - from) / TILE_ROWS, tiles, &tile);
-                N(rt_tile)((int)min_size(TILE_ROWS, to - i), (int)live_j, &tile);
+                const N(Side) a = N(side_a)(w, i, min_size(TILE_ROWS, to - i), w->far + (i - from) * k, j == w->n0);
+                N(run_tile)(w, i, j, a, b, &ahead, (j - w->n0) / N(STRIP) * rows + (i - from) / TILE_ROWS,
+                            rows * strips);
             }
         }
     }
 }
 
-/* The team's part of one piece: pack the shared side together, then take items until none is left. */
-static void N(run_piece)(N(Product) *w, bool strips, REAL *own)
+/* ---- a thread's part -------------------------------------------------------------------------------- */
+
+/* Passes over k outermost; the near side goes in pieces that fit its cache. */
+static void N(run_part)(N(Part) w)
 {
-    const ptrdiff_t k = w->k1 - w->k0;
-    if (strips) {
-        #pragma omp for schedule(static)
-        for (ptrdiff_t i = w->m0; i < w->m1; i += TILE_ROWS)
-            N(pack_a)(w->shared + (i - w->m0) * k, w, i, min_size(TILE_ROWS, w->m1 - i), w->k0, k);
-    } else {
-        #pragma omp for schedule(static)
-        for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP))
-            N(pack_b)(w->shared + (j - w->n0) * k, w, j, min_size(N(STRIP), w->n1 - j), w->k0, k);
-    }
-    const ptrdiff_t items = strips ? ceil_div(w->n1 - w->n0, N(STRIP)) * w->across
-                                   : ceil_div(w->m1 - w->m0, w->block);
-    for (ptrdiff_t item = atomic_fetch_add(&w->next, 1), next; item < items; item = next) {
-        next = atomic_fetch_add(&w->next, 1);   /* known early, to be touched ahead               */
-        if (strips)
-            N(run_strip)(w, item, next, own);
-        else
-            N(run_block)(w, item, next, own);
+    const ptrdiff_t rows = w.m1 - w.m0, columns = w.n1 - w.n0, all = w.p->k;
+    const bool strips = rows <= columns;
+    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP), from = strips ? w.m0 : w.n0, to = strips ? w.m1 : w.n1;
+    const ptrdiff_t depth = min_size(all, round_up(ceil_div(all, ceil_div(all, DEPTH)), 8));
+    const ptrdiff_t side = min_size(round_up(to - from, unit), max_size(1, N(NEAR) / depth / unit) * unit);
+    const ptrdiff_t far = depth * max_size(N(STRIP), BLOCK_ROWS);
+    w.near = rt_cpu_room((size_t)(round_up(depth * side, LANES) + far) * sizeof(REAL));
+    w.far = w.near + round_up(depth * side, LANES);
+    w.direct_a = columns <= 2 * N(STRIP) && (w.p->ta || w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 != 0);
+    w.direct_b = rows <= 8 * TILE_ROWS && !w.p->tb;
+    for (w.k0 = 0; w.k0 < all; w.k0 = w.k1) {
+        w.k1 = min_size(all, w.k0 + depth);
+        for (ptrdiff_t at = from; at < to; at += side) {
+            N(Part) piece = w;
+            *(strips ? &piece.m0 : &piece.n0) = at;
+            *(strips ? &piece.m1 : &piece.n1) = min_size(to, at + side);
+            if (strips)
+                N(run_strips)(&piece);
+            else
+                N(run_blocks)(&piece);
+        }
     }
 }
 
-/* Rows of an item: enough items for all threads, enough rows to pay for the packing. */
-static void N(choose_items)(N(Product) *w, bool strips, int threads)
+/* How many parts along m: least work of the largest part, in steps of a tile over one k; packing a tile
+   of rows counts as 6 of them, packing a strip as 20 (measured), a tile itself takes 24. */
+static int N(grid_rows)(const RtMatmul *p, int threads)
 {
-    const ptrdiff_t rows = w->m1 - w->m0, strip_count = ceil_div(w->n1 - w->n0, N(STRIP));
-    const ptrdiff_t wanted = threads > 1 ? 4 * (ptrdiff_t)threads : 1;
-    if (strips) {
-        const ptrdiff_t groups = max_size(1, min_size(ceil_div(wanted, strip_count), rows / (4 * TILE_ROWS)));
-        w->block = round_up(ceil_div(rows, groups), TILE_ROWS);
-        w->across = ceil_div(rows, w->block);
-    } else {
-        w->block = min_size(BLOCK_ROWS, round_up(ceil_div(rows, wanted), TILE_ROWS));
-        w->block = max_size(w->block, 2 * TILE_ROWS);
-        w->across = 1;
+    const ptrdiff_t tiles = ceil_div(p->m, TILE_ROWS), strips = ceil_div(p->n, N(STRIP));
+    ptrdiff_t least = PTRDIFF_MAX;
+    int best = 1;
+    for (int rows = 1; rows <= threads; rows++) {
+        const ptrdiff_t high = ceil_div(tiles, rows), wide = ceil_div(strips, threads / rows);
+        const ptrdiff_t work = 24 * high * wide + 6 * high + 20 * wide;
+        if (work < least) {
+            least = work;
+            best = rows;
+        }
     }
+    return best;
 }
 
 static void N(run_product)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p, int threads)
 {
-    const bool strips = p->m <= p->n;
-    const ptrdiff_t passes = ceil_div(p->k, DEPTH);
-    const ptrdiff_t depth = round_up(ceil_div(p->k, passes), 4);
-    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP), whole = round_up(strips ? p->m : p->n, unit);
-    const ptrdiff_t k_part = min_size(p->k, max_size(1, N(SHARED) / (whole * depth)) * depth);
-    const ptrdiff_t side = max_size(unit, N(SHARED) / k_part / unit * unit);
-    const ptrdiff_t own = depth * max_size(N(STRIP), BLOCK_ROWS);
-    const ptrdiff_t shared = round_up(k_part * min_size(side, whole), LANES);
-    REAL *room = rt_cpu_room((size_t)(shared + threads * own) * sizeof(REAL));
-    N(Product) w = { .p = p, .a = a, .b = b, .c = c, .shared = room, .depth = depth };
-
-    for (w.k0 = 0; w.k0 < p->k; w.k0 += k_part) {
-        w.k1 = min_size(p->k, w.k0 + k_part);
-        for (ptrdiff_t at = 0; at < (strips ? p->m : p->n); at += side) {
-            w.m0 = strips ? at : 0;
-            w.m1 = strips ? min_size(p->m, at + side) : p->m;
-            w.n0 = strips ? 0 : at;
-            w.n1 = strips ? p->n : min_size(p->n, at + side);
-            N(choose_items)(&w, strips, threads);
-            atomic_store(&w.next, 0);
-            #pragma omp parallel num_threads(threads) if (threads > 1)
-            N(run_piece)(&w, strips, room + shared + omp_get_thread_num() * own);
-        }
+    const int rows = N(grid_rows)(p, threads), columns = threads / rows;
+    const ptrdiff_t tiles = ceil_div(p->m, TILE_ROWS), strips = ceil_div(p->n, N(STRIP));
+    #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int part = 0; part < rows * columns; part++) {
+        const ptrdiff_t row = part / columns, column = part % columns;
+        N(Part) w = { .p = p, .a = a, .b = b, .c = c };
+        w.m0 = tiles * row / rows * TILE_ROWS;
+        w.m1 = min_size(p->m, tiles * (row + 1) / rows * TILE_ROWS);
+        w.n0 = strips * column / columns * N(STRIP);
+        w.n1 = min_size(p->n, strips * (column + 1) / columns * N(STRIP));
+        if (w.m0 < w.m1 && w.n0 < w.n1)
+            N(run_part)(w);
     }
 }
 
