@@ -17,9 +17,9 @@ vocabulary=$((characters + 1))                 # and the line end
 
 run() { echo "\$ $*"; "$@"; }
 echo "$text: $(wc -c < "$text") bytes, $vocabulary different characters"
-run "$build/gradcc" models/chargpt.model -D V="$vocabulary" -o "$out/chargpt"
+run "$build/gradcc" models/chargpt.model -D V="$vocabulary" -D Tmax=64 -o "$out/chargpt"
 rm -rf "$out/run"
-run "$out/chargpt" --data "$text" --out "$out/run" --steps "${STEPS:-2000}"
+run "$out/chargpt" --data "$text" --out "$out/run" --batch 12 --steps "${STEPS:-1500}"
 run "$out/chargpt" generate --out "$out/run" --prompt "You may" --tokens 300 --seed 1
 echo
 echo "The C that trained it: $build/gradcc --emit=c models/chargpt.model"
