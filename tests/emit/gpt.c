@@ -103,204 +103,199 @@ static const RtParam gpt_params[] = {
 /* The arena of a training step: 496 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer                     shape          type      offset       bytes  written  last read
- *   x_a                        [B,T,C]        bool      505856        2048        1         31
- *   x                          [L + 1,B,T,C]  f32       270336       32768        1         30
- *   h_ln_1_mu_a                [L,B,T]        f32       493568        3072        2         30
- *   h_ln_1_rstd_a              [L,B,T]        f32       496640        3072        2         30
- *   h_ln_1                     [L,B,T,C]      f32       368640       24576        2         30
- *   h_attn_c_attn              [L,B,T,3*C]    f32       196608       73728        2         30
- *   h_attn_y                   [L,B,T,H,C/H]  f32       393216       24576        2         30
- *   h_attn_y_lse               [L,B,H,T]      f32       483328        6144        2         30
- *   h_attn_c_proj              [B,T,C]        f32       303104        8192        5          6
- *   h_x                        [L,B,T,C]      f32       417792       24576        2         30
- *   h_ln_2_mu_a                [L,B,T]        f32       499712        3072        2         30
- *   h_ln_2_rstd_a              [L,B,T]        f32       502784        3072        2         30
- *   h_ln_2_y                   [L,B,T,C]      f32       442368       24576        2         30
- *   h_mlp_c_fc                 [L,B,T,4*C]    f32            0       98304        2         30
- *   h_mlp_hidden               [L,B,T,4*C]    f32        98304       98304        2         30
- *   h_mlp_c_proj               [B,T,C]        f32       303104        8192        9         10...
- *   ln_f_mu                    [B,T]          f32       330752        1024       11         17
- *   ln_f_rstd_a                [B,T]          f32       331776        1024       11         17
- *   ln_f_rstd                  [B,T]          f32       332800        1024       11         17
- *   ln_f                       [B,T,C]        f32       314368        8192       11         16
- *   logits                     [B*T,V]        f32       303104       11264       12         14...
- *   lse                        [B,T]          f32       322560        1024       13         14
- *   d_logits                   [B,T,V]        f32       303104       11264       14         16...
- *   d_ln_f                     [B*T,C]        f32       322560        8192       15         17...
- *   d_x                        [B,T,C]        f32       466944        8192       17         31
- *   d_h_mlp_hidden             [B*T,4*C]      f32       303104       32768       18         20...
- *   d_h_mlp_c_fc               [B,T,4*C]      f32       335872       32768       20         22
- *   d_h_ln_2_y                 [B*T,C]        f32       303104        8192       21         23...
- *   d_h_x                      [B,T,C]        f32       327680        8192       23         30...
- *   d_h_attn_c_proj            [B,T,C]        f32       311296        8192       23         25...
- *   d_h_attn_y                 [B*T,C]        f32       335872        8192       24         26...
- *   d_h_attn_c_attn            [B,T,3*C]      f32       303104       24576       26         29...
- *   d_h_ln_1                   [B*T,C]        f32       335872        8192       28         30...
- *   d_wte                      [B,T,C]        f32        32768        8192       31         33...
- *   d_wpe                      [T,C]          f32        40960         512       31         32...
- *   work_d_x                   [128,C]        f32       489472        4096       17         30
- *   work_d_h_mlp_c_fc_bias     [64,4*C]       f32       475136        8192       20         20
- *   work_d_h_attn_c_proj_bias  [192,C]        f32       319488        6144       23         23...
- *   work_d_wpe                 [64,T*C]       f32            0       32768       31         31...
+ *   buffer                shape          type      offset       bytes  written  last read
+ *   x_a                   [B,T,C]        bool      505856        2048        1         31
+ *   x                     [L + 1,B,T,C]  f32       270336       32768        1         30
+ *   h_ln_1_mu_a           [L,B,T]        f32       493568        3072        2         30
+ *   h_ln_1_rstd_a         [L,B,T]        f32       496640        3072        2         30
+ *   h_ln_1                [L,B,T,C]      f32       368640       24576        2         30
+ *   h_attn_c_attn         [L,B,T,3*C]    f32       196608       73728        2         30
+ *   h_attn_y              [L,B,T,H,C/H]  f32       393216       24576        2         30
+ *   h_attn_y_lse          [L,B,H,T]      f32       483328        6144        2         30
+ *   h_attn_c_proj         [B,T,C]        f32       303104        8192        5          6
+ *   h_x                   [L,B,T,C]      f32       417792       24576        2         30
+ *   h_ln_2_mu_a           [L,B,T]        f32       499712        3072        2         30
+ *   h_ln_2_rstd_a         [L,B,T]        f32       502784        3072        2         30
+ *   h_ln_2_y              [L,B,T,C]      f32       442368       24576        2         30
+ *   h_mlp_c_fc            [L,B,T,4*C]    f32            0       98304        2         30
+ *   h_mlp_hidden          [L,B,T,4*C]    f32        98304       98304        2         30
+ *   h_mlp_c_proj          [B,T,C]        f32       303104        8192        9         10  over...
+ *   ln_f_mu               [B,T]          f32       330752        1024       11         17
+ *   ln_f_rstd_a           [B,T]          f32       331776        1024       11         17
+ *   ln_f_rstd             [B,T]          f32       332800        1024       11         17
+ *   ln_f                  [B,T,C]        f32       314368        8192       11         16
+ *   logits                [B*T,V]        f32       303104       11264       12         14  over...
+ *   lse                   [B,T]          f32       322560        1024       13         14
+ *   d_logits              [B,T,V]        f32       303104       11264       14         16  in pl...
+ *   d_ln_f                [B,T,C]        f32       322560        8192       15         17  over lse
+ *   d_x                   [B,T,C]        f32       466944        8192       17         31
+ *   d_h_mlp_hidden        [B,T,4*C]      f32       303104       32768       18         20  over...
+ *   d_h_mlp_c_fc          [B,T,4*C]      f32       335872       32768       20         22
+ *   d_h_ln_2_y            [B,T,C]        f32       303104        8192       21         23  over...
+ *   d_h_x                 [B,T,C]        f32       327680        8192       23         30  over...
+ *   d_h_attn_c_proj       [B,T,C]        f32       311296        8192       23         25  over...
+ *   d_h_attn_y            [B,T,H,C/H]    f32       335872        8192       24         26  over...
+ *   d_h_attn_c_attn       [B,T,3*C]      f32       303104       24576       26         29  over...
+ *   d_h_ln_1              [B,T,C]        f32       335872        8192       28         30  over...
+ *   d_wte                 [B,T,C]        f32        32768        8192       31         33  over...
+ *   d_wpe                 [T,C]          f32        40960         512       31         32  over...
+ *   work_d_x              [128,C]        f32       489472        4096       17         30
+ *   work_d_h_mlp_c_fc     [64,4*C]       f32       475136        8192       20         20
+ *   work_d_h_attn_c_proj  [192,C]        f32       319488        6144       23         23  over...
+ *   work_d_wte            [64,T*C]       f32            0       32768       31         31  over...
  */
 
 typedef struct { size_t x_a, x, h_ln_1_mu_a, h_ln_1_rstd_a, h_ln_1, h_attn_c_attn, h_attn_y,
         h_attn_y_lse, h_attn_c_proj, h_x, h_ln_2_mu_a, h_ln_2_rstd_a, h_ln_2_y, h_mlp_c_fc,
         h_mlp_hidden, h_mlp_c_proj, ln_f_mu, ln_f_rstd_a, ln_f_rstd, ln_f, logits, lse, d_logits,
         d_ln_f, d_x, d_h_mlp_hidden, d_h_mlp_c_fc, d_h_ln_2_y, d_h_x, d_h_attn_c_proj, d_h_attn_y,
-        d_h_attn_c_attn, d_h_ln_1, d_wte, d_wpe, work_d_x, work_d_h_mlp_c_fc_bias,
-        work_d_h_attn_c_proj_bias, work_d_wpe, bytes; } Plan;
+        d_h_attn_c_attn, d_h_ln_1, d_wte, d_wpe, work_d_x, work_d_h_mlp_c_fc, work_d_h_attn_c_proj,
+        work_d_wte, bytes; } Plan;
 
 static Plan gpt_plan(Dims n)
 {
     Plan at;
-    at.h_mlp_c_fc               = 0;
-    at.h_mlp_hidden             = at.h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C*L);
-    at.h_attn_c_attn            = at.h_mlp_hidden + RT_SIZE(float, 4*n.B*n.T*C*L);
-    at.x                        = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C*L);
-    at.d_h_ln_2_y               = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
-    at.d_h_attn_c_proj          = at.d_h_ln_2_y + RT_SIZE(float, n.B*n.T*C);
-    at.work_d_h_attn_c_proj_bias = at.d_h_attn_c_proj + RT_SIZE(float, n.B*n.T*C);
-    at.d_h_attn_c_attn          = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
-    at.d_h_x                    = at.work_d_h_attn_c_proj_bias + RT_SIZE(float, 192*C);
-    at.d_h_x                    = rt_above(at.d_h_x,
-                                           at.d_h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C));
-    at.d_h_ln_1                 = at.d_h_x + RT_SIZE(float, n.B*n.T*C);
-    at.d_h_attn_y               = at.d_h_x + RT_SIZE(float, n.B*n.T*C);
-    at.d_h_mlp_hidden           = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
-    at.d_h_mlp_c_fc             = at.d_h_ln_2_y + RT_SIZE(float, n.B*n.T*C);
-    at.d_h_mlp_c_fc             = rt_above(at.d_h_mlp_c_fc,
-                                           at.d_h_mlp_hidden + RT_SIZE(float, 4*n.B*n.T*C));
-    at.logits                   = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
-    at.ln_f                     = at.logits + RT_SIZE(float, n.B*n.T*V);
-    at.d_ln_f                   = at.ln_f + RT_SIZE(float, n.B*n.T*C);
-    at.lse                      = at.ln_f + RT_SIZE(float, n.B*n.T*C);
-    at.ln_f_mu                  = at.d_ln_f + RT_SIZE(float, n.B*n.T*C);
-    at.ln_f_mu                  = rt_above(at.ln_f_mu, at.lse + RT_SIZE(float, n.B*n.T));
-    at.ln_f_rstd_a              = at.ln_f_mu + RT_SIZE(float, n.B*n.T);
-    at.ln_f_rstd                = at.ln_f_rstd_a + RT_SIZE(float, n.B*n.T);
-    at.h_mlp_c_proj             = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
-    at.h_attn_c_proj            = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
-    at.h_ln_1                   = at.d_h_ln_1 + RT_SIZE(float, n.B*n.T*C);
-    at.h_ln_1                   = rt_above(at.h_ln_1, at.d_h_attn_y + RT_SIZE(float, n.B*n.T*C));
-    at.h_ln_1                   = rt_above(at.h_ln_1,
-                                           at.d_h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C));
-    at.h_ln_1                   = rt_above(at.h_ln_1, at.ln_f_rstd + RT_SIZE(float, n.B*n.T));
-    at.h_ln_1                   = rt_above(at.h_ln_1, at.h_mlp_c_proj + RT_SIZE(float, n.B*n.T*C));
-    at.h_ln_1                   = rt_above(at.h_ln_1,
-                                           at.h_attn_c_proj + RT_SIZE(float, n.B*n.T*C));
-    at.h_attn_y                 = at.h_ln_1 + RT_SIZE(float, n.B*n.T*C*L);
-    at.h_x                      = at.h_attn_y + RT_SIZE(float, n.B*n.T*C*L);
-    at.h_ln_2_y                 = at.h_x + RT_SIZE(float, n.B*n.T*C*L);
-    at.work_d_wpe               = 0;
-    at.d_wte                    = at.work_d_wpe + RT_SIZE(float, 64*n.T*C);
-    at.d_wpe                    = at.d_wte + RT_SIZE(float, n.B*n.T*C);
-    at.d_x                      = at.h_ln_2_y + RT_SIZE(float, n.B*n.T*C*L);
-    at.d_x                      = rt_above(at.d_x, at.d_wpe + RT_SIZE(float, n.T*C));
-    at.work_d_h_mlp_c_fc_bias   = at.d_x + RT_SIZE(float, n.B*n.T*C);
-    at.h_attn_y_lse             = at.work_d_h_mlp_c_fc_bias + RT_SIZE(float, 256*C);
-    at.work_d_x                 = at.h_attn_y_lse + RT_SIZE(float, n.B*n.T*H*L);
-    at.h_ln_1_mu_a              = at.work_d_x + RT_SIZE(float, 128*C);
-    at.h_ln_1_rstd_a            = at.h_ln_1_mu_a + RT_SIZE(float, n.B*n.T*L);
-    at.h_ln_2_mu_a              = at.h_ln_1_rstd_a + RT_SIZE(float, n.B*n.T*L);
-    at.h_ln_2_rstd_a            = at.h_ln_2_mu_a + RT_SIZE(float, n.B*n.T*L);
-    at.x_a                      = at.h_ln_2_rstd_a + RT_SIZE(float, n.B*n.T*L);
-    at.d_logits                 = at.logits;
-    at.bytes                    = at.x_a + RT_SIZE(bool, n.B*n.T*C);
+    at.h_mlp_c_fc           = 0;
+    at.h_mlp_hidden         = at.h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C*L);
+    at.h_attn_c_attn        = at.h_mlp_hidden + RT_SIZE(float, 4*n.B*n.T*C*L);
+    at.x                    = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C*L);
+    at.d_h_ln_2_y           = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
+    at.d_h_attn_c_proj      = at.d_h_ln_2_y + RT_SIZE(float, n.B*n.T*C);
+    at.work_d_h_attn_c_proj = at.d_h_attn_c_proj + RT_SIZE(float, n.B*n.T*C);
+    at.d_h_attn_c_attn      = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
+    at.d_h_x                = at.work_d_h_attn_c_proj + RT_SIZE(float, 192*C);
+    at.d_h_x                = rt_above(at.d_h_x, at.d_h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C));
+    at.d_h_ln_1             = at.d_h_x + RT_SIZE(float, n.B*n.T*C);
+    at.d_h_attn_y           = at.d_h_x + RT_SIZE(float, n.B*n.T*C);
+    at.d_h_mlp_hidden       = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
+    at.d_h_mlp_c_fc         = at.d_h_ln_2_y + RT_SIZE(float, n.B*n.T*C);
+    at.d_h_mlp_c_fc         = rt_above(at.d_h_mlp_c_fc,
+                                       at.d_h_mlp_hidden + RT_SIZE(float, 4*n.B*n.T*C));
+    at.logits               = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
+    at.ln_f                 = at.logits + RT_SIZE(float, n.B*n.T*V);
+    at.d_ln_f               = at.ln_f + RT_SIZE(float, n.B*n.T*C);
+    at.lse                  = at.ln_f + RT_SIZE(float, n.B*n.T*C);
+    at.ln_f_mu              = at.d_ln_f + RT_SIZE(float, n.B*n.T*C);
+    at.ln_f_mu              = rt_above(at.ln_f_mu, at.lse + RT_SIZE(float, n.B*n.T));
+    at.ln_f_rstd_a          = at.ln_f_mu + RT_SIZE(float, n.B*n.T);
+    at.ln_f_rstd            = at.ln_f_rstd_a + RT_SIZE(float, n.B*n.T);
+    at.h_mlp_c_proj         = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
+    at.h_attn_c_proj        = at.x + RT_SIZE(float, n.B*n.T*C*L + n.B*n.T*C);
+    at.h_ln_1               = at.d_h_ln_1 + RT_SIZE(float, n.B*n.T*C);
+    at.h_ln_1               = rt_above(at.h_ln_1, at.d_h_attn_y + RT_SIZE(float, n.B*n.T*C));
+    at.h_ln_1               = rt_above(at.h_ln_1, at.d_h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C));
+    at.h_ln_1               = rt_above(at.h_ln_1, at.ln_f_rstd + RT_SIZE(float, n.B*n.T));
+    at.h_ln_1               = rt_above(at.h_ln_1, at.h_mlp_c_proj + RT_SIZE(float, n.B*n.T*C));
+    at.h_ln_1               = rt_above(at.h_ln_1, at.h_attn_c_proj + RT_SIZE(float, n.B*n.T*C));
+    at.h_attn_y             = at.h_ln_1 + RT_SIZE(float, n.B*n.T*C*L);
+    at.h_x                  = at.h_attn_y + RT_SIZE(float, n.B*n.T*C*L);
+    at.h_ln_2_y             = at.h_x + RT_SIZE(float, n.B*n.T*C*L);
+    at.work_d_wte           = 0;
+    at.d_wte                = at.work_d_wte + RT_SIZE(float, 64*n.T*C);
+    at.d_wpe                = at.d_wte + RT_SIZE(float, n.B*n.T*C);
+    at.d_x                  = at.h_ln_2_y + RT_SIZE(float, n.B*n.T*C*L);
+    at.d_x                  = rt_above(at.d_x, at.d_wpe + RT_SIZE(float, n.T*C));
+    at.work_d_h_mlp_c_fc    = at.d_x + RT_SIZE(float, n.B*n.T*C);
+    at.h_attn_y_lse         = at.work_d_h_mlp_c_fc + RT_SIZE(float, 256*C);
+    at.work_d_x             = at.h_attn_y_lse + RT_SIZE(float, n.B*n.T*H*L);
+    at.h_ln_1_mu_a          = at.work_d_x + RT_SIZE(float, 128*C);
+    at.h_ln_1_rstd_a        = at.h_ln_1_mu_a + RT_SIZE(float, n.B*n.T*L);
+    at.h_ln_2_mu_a          = at.h_ln_1_rstd_a + RT_SIZE(float, n.B*n.T*L);
+    at.h_ln_2_rstd_a        = at.h_ln_2_mu_a + RT_SIZE(float, n.B*n.T*L);
+    at.x_a                  = at.h_ln_2_rstd_a + RT_SIZE(float, n.B*n.T*L);
+    at.d_logits             = at.logits;
+    at.bytes                = at.x_a + RT_SIZE(bool, n.B*n.T*C);
     return at;
 }
 
 /* The arena of an evaluation: 56 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer             shape      type      offset       bytes  written  last read
- *   x                  [B,T,C]    f32        32768        8192        1         11
- *   h_ln_1             [B,T,C]    f32        24576        8192        2          3
- *   h_attn_c_attn      [B,T,3*C]  f32            0       24576        3          4
- *   h_attn_c_proj_y_a  [B*T,C]    f32        24576        8192        4          5  over h_ln_1
- *   h_attn_y_a_unused  [B,H,T]    f32        40960        2048        4          4
- *   h_attn_c_proj      [B,T,C]    f32        40960        8192        5          6  over h_attn_...
- *   h_x                [B,T,C]    f32        49152        8192        6         10
- *   h_ln_2_y           [B,T,C]    f32        40960        8192        6          7  in place of...
- *   h_mlp_c_fc         [B,T,4*C]  f32            0       32768        7          8  over h_ln_1,...
- *   h_mlp_hidden       [B,T,4*C]  f32            0       32768        8          9  in place of...
- *   h_mlp_c_proj       [B,T,C]    f32        40960        8192        9         10  over h_attn_...
- *   ln_f               [B,T,C]    f32        32768        8192       11         12  in place of x
- *   logits             [B*T,V]    f32            0       11264       12         13  over h_attn_...
+ *   buffer         shape      type      offset       bytes  written  last read
+ *   x              [B,T,C]    f32        32768        8192        1         11
+ *   h_ln_1         [B,T,C]    f32        24576        8192        2          3
+ *   h_attn_c_attn  [B,T,3*C]  f32            0       24576        3          4
+ *   h_attn_y       [B*T,C]    f32        24576        8192        4          5  over h_ln_1
+ *   h_attn_y_lse   [B,H,T]    f32        40960        2048        4          4
+ *   h_attn_c_proj  [B,T,C]    f32        40960        8192        5          6  over h_attn_y_lse
+ *   h_x            [B,T,C]    f32        49152        8192        6         10
+ *   h_ln_2_y       [B,T,C]    f32        40960        8192        6          7  in place of h_at...
+ *   h_mlp_c_fc     [B,T,4*C]  f32            0       32768        7          8  over h_ln_1, h_a...
+ *   h_mlp_hidden   [B,T,4*C]  f32            0       32768        8          9  in place of h_ml...
+ *   h_mlp_c_proj   [B,T,C]    f32        40960        8192        9         10  over h_attn_y_ls...
+ *   ln_f           [B,T,C]    f32        32768        8192       11         12  in place of x
+ *   logits         [B*T,V]    f32            0       11264       12         13  over h_attn_c_at...
  */
 
-typedef struct { size_t x, h_ln_1, h_attn_c_attn, h_attn_c_proj_y_a, h_attn_y_a_unused,
-        h_attn_c_proj, h_x, h_ln_2_y, h_mlp_c_fc, h_mlp_hidden, h_mlp_c_proj, ln_f, logits, bytes; }
-        EvalPlan;
+typedef struct { size_t x, h_ln_1, h_attn_c_attn, h_attn_y, h_attn_y_lse, h_attn_c_proj, h_x,
+        h_ln_2_y, h_mlp_c_fc, h_mlp_hidden, h_mlp_c_proj, ln_f, logits, bytes; } EvalPlan;
 
 static EvalPlan gpt_eval_plan(Dims n)
 {
     EvalPlan at;
-    at.h_attn_c_attn     = 0;
-    at.h_attn_c_proj_y_a = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
-    at.h_ln_1            = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
-    at.logits            = 0;
-    at.h_mlp_c_fc        = 0;
-    at.x                 = at.h_attn_c_proj_y_a + RT_SIZE(float, n.B*n.T*C);
-    at.x                 = rt_above(at.x, at.h_ln_1 + RT_SIZE(float, n.B*n.T*C));
-    at.x                 = rt_above(at.x, at.logits + RT_SIZE(float, n.B*n.T*V));
-    at.x                 = rt_above(at.x, at.h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C));
-    at.h_attn_y_a_unused = at.x + RT_SIZE(float, n.B*n.T*C);
-    at.h_attn_c_proj     = at.x + RT_SIZE(float, n.B*n.T*C);
-    at.h_mlp_c_proj      = at.x + RT_SIZE(float, n.B*n.T*C);
-    at.h_x               = at.h_mlp_c_proj + RT_SIZE(float, n.B*n.T*C);
-    at.h_x               = rt_above(at.h_x, at.h_attn_c_proj + RT_SIZE(float, n.B*n.T*C));
-    at.h_ln_2_y          = at.h_attn_c_proj;
-    at.h_mlp_hidden      = at.h_mlp_c_fc;
-    at.ln_f              = at.x;
-    at.bytes             = at.h_attn_y_a_unused + RT_SIZE(float, n.B*n.T*H);
-    at.bytes             = rt_above(at.bytes, at.h_x + RT_SIZE(float, n.B*n.T*C));
+    at.h_attn_c_attn = 0;
+    at.h_attn_y      = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
+    at.h_ln_1        = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
+    at.logits        = 0;
+    at.h_mlp_c_fc    = 0;
+    at.x             = at.h_attn_y + RT_SIZE(float, n.B*n.T*C);
+    at.x             = rt_above(at.x, at.h_ln_1 + RT_SIZE(float, n.B*n.T*C));
+    at.x             = rt_above(at.x, at.logits + RT_SIZE(float, n.B*n.T*V));
+    at.x             = rt_above(at.x, at.h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C));
+    at.h_attn_y_lse  = at.x + RT_SIZE(float, n.B*n.T*C);
+    at.h_attn_c_proj = at.x + RT_SIZE(float, n.B*n.T*C);
+    at.h_mlp_c_proj  = at.x + RT_SIZE(float, n.B*n.T*C);
+    at.h_x           = at.h_mlp_c_proj + RT_SIZE(float, n.B*n.T*C);
+    at.h_x           = rt_above(at.h_x, at.h_attn_c_proj + RT_SIZE(float, n.B*n.T*C));
+    at.h_ln_2_y      = at.h_attn_c_proj;
+    at.h_mlp_hidden  = at.h_mlp_c_fc;
+    at.ln_f          = at.x;
+    at.bytes         = at.h_attn_y_lse + RT_SIZE(float, n.B*n.T*H);
+    at.bytes         = rt_above(at.bytes, at.h_x + RT_SIZE(float, n.B*n.T*C));
     return at;
 }
 
 /* The arena of the outputs: 56 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer             shape      type      offset       bytes  written  last read
- *   x                  [B,T,C]    f32        32768        8192        1         11
- *   h_ln_1             [B,T,C]    f32        24576        8192        2          3
- *   h_attn_c_attn      [B,T,3*C]  f32            0       24576        3          4
- *   h_attn_c_proj_y_a  [B*T,C]    f32        24576        8192        4          5  over h_ln_1
- *   h_attn_y_a_unused  [B,H,T]    f32        40960        2048        4          4
- *   h_attn_c_proj      [B,T,C]    f32        40960        8192        5          6  over h_attn_...
- *   h_x                [B,T,C]    f32        49152        8192        6         10
- *   h_ln_2_y           [B,T,C]    f32        40960        8192        6          7  in place of...
- *   h_mlp_c_fc         [B,T,4*C]  f32            0       32768        7          8  over h_ln_1,...
- *   h_mlp_hidden       [B,T,4*C]  f32            0       32768        8          9  in place of...
- *   h_mlp_c_proj       [B,T,C]    f32        40960        8192        9         10  over h_attn_...
- *   ln_f               [B,T,C]    f32        32768        8192       11         12  in place of x
+ *   buffer         shape      type      offset       bytes  written  last read
+ *   x              [B,T,C]    f32        32768        8192        1         11
+ *   h_ln_1         [B,T,C]    f32        24576        8192        2          3
+ *   h_attn_c_attn  [B,T,3*C]  f32            0       24576        3          4
+ *   h_attn_y       [B*T,C]    f32        24576        8192        4          5  over h_ln_1
+ *   h_attn_y_lse   [B,H,T]    f32        40960        2048        4          4
+ *   h_attn_c_proj  [B,T,C]    f32        40960        8192        5          6  over h_attn_y_lse
+ *   h_x            [B,T,C]    f32        49152        8192        6         10
+ *   h_ln_2_y       [B,T,C]    f32        40960        8192        6          7  in place of h_at...
+ *   h_mlp_c_fc     [B,T,4*C]  f32            0       32768        7          8  over h_ln_1, h_a...
+ *   h_mlp_hidden   [B,T,4*C]  f32            0       32768        8          9  in place of h_ml...
+ *   h_mlp_c_proj   [B,T,C]    f32        40960        8192        9         10  over h_attn_y_ls...
+ *   ln_f           [B,T,C]    f32        32768        8192       11         12  in place of x
  */
 
-typedef struct { size_t x, h_ln_1, h_attn_c_attn, h_attn_c_proj_y_a, h_attn_y_a_unused,
-        h_attn_c_proj, h_x, h_ln_2_y, h_mlp_c_fc, h_mlp_hidden, h_mlp_c_proj, ln_f, bytes; }
-        OutputPlan;
+typedef struct { size_t x, h_ln_1, h_attn_c_attn, h_attn_y, h_attn_y_lse, h_attn_c_proj, h_x,
+        h_ln_2_y, h_mlp_c_fc, h_mlp_hidden, h_mlp_c_proj, ln_f, bytes; } OutputPlan;
 
 static OutputPlan gpt_output_plan(Dims n)
 {
     OutputPlan at;
-    at.h_attn_c_attn     = 0;
-    at.h_attn_c_proj_y_a = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
-    at.h_ln_1            = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
-    at.h_mlp_c_fc        = 0;
-    at.x                 = at.h_attn_c_proj_y_a + RT_SIZE(float, n.B*n.T*C);
-    at.x                 = rt_above(at.x, at.h_ln_1 + RT_SIZE(float, n.B*n.T*C));
-    at.x                 = rt_above(at.x, at.h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C));
-    at.h_attn_y_a_unused = at.x + RT_SIZE(float, n.B*n.T*C);
-    at.h_attn_c_proj     = at.x + RT_SIZE(float, n.B*n.T*C);
-    at.h_mlp_c_proj      = at.x + RT_SIZE(float, n.B*n.T*C);
-    at.h_x               = at.h_mlp_c_proj + RT_SIZE(float, n.B*n.T*C);
-    at.h_x               = rt_above(at.h_x, at.h_attn_c_proj + RT_SIZE(float, n.B*n.T*C));
-    at.h_ln_2_y          = at.h_attn_c_proj;
-    at.h_mlp_hidden      = at.h_mlp_c_fc;
-    at.ln_f              = at.x;
-    at.bytes             = at.h_attn_y_a_unused + RT_SIZE(float, n.B*n.T*H);
-    at.bytes             = rt_above(at.bytes, at.h_x + RT_SIZE(float, n.B*n.T*C));
+    at.h_attn_c_attn = 0;
+    at.h_attn_y      = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
+    at.h_ln_1        = at.h_attn_c_attn + RT_SIZE(float, 3*n.B*n.T*C);
+    at.h_mlp_c_fc    = 0;
+    at.x             = at.h_attn_y + RT_SIZE(float, n.B*n.T*C);
+    at.x             = rt_above(at.x, at.h_ln_1 + RT_SIZE(float, n.B*n.T*C));
+    at.x             = rt_above(at.x, at.h_mlp_c_fc + RT_SIZE(float, 4*n.B*n.T*C));
+    at.h_attn_y_lse  = at.x + RT_SIZE(float, n.B*n.T*C);
+    at.h_attn_c_proj = at.x + RT_SIZE(float, n.B*n.T*C);
+    at.h_mlp_c_proj  = at.x + RT_SIZE(float, n.B*n.T*C);
+    at.h_x           = at.h_mlp_c_proj + RT_SIZE(float, n.B*n.T*C);
+    at.h_x           = rt_above(at.h_x, at.h_attn_c_proj + RT_SIZE(float, n.B*n.T*C));
+    at.h_ln_2_y      = at.h_attn_c_proj;
+    at.h_mlp_hidden  = at.h_mlp_c_fc;
+    at.ln_f          = at.x;
+    at.bytes         = at.h_attn_y_lse + RT_SIZE(float, n.B*n.T*H);
+    at.bytes         = rt_above(at.bytes, at.h_x + RT_SIZE(float, n.B*n.T*C));
     return at;
 }
 
@@ -311,7 +306,7 @@ static OutputPlan gpt_output_plan(Dims n)
  * threads share are made in fixed chunks and added in order (rt.h), so that the number of
  * threads changes no bit. */
 
-/* x_a[B,T,C] = uniform < 0.9; x[B,T,C] = where(x, (wte_weight[tokens] + wpe_weight[0..T,:]) *
+/* x_a[B,T,C] = uniform < 0.9; x[B,T,C] = where(x_a, (wte_weight[tokens] + wpe_weight[0..T,:]) *
  *     1.11111, 0)
  * gpt.model:25   uniform+lt+gather+add+mul+where */
 static void k1_x(bool *restrict x_a, float *restrict x, const int32_t *restrict tokens,
@@ -482,7 +477,7 @@ static void k10_x(float *restrict x, const float *restrict h_x, const float *res
 }
 
 /* ln_f_mu[B,T] = (sum over C of x) / C; ln_f_rstd_a[B,T] = (sum over C of (x - ln_f_mu)^2) / C +
- *     1e-05; ln_f_rstd[B,T] = rsqrt(ln_f_rstd); ln_f[B,T,C] = (x - ln_f_mu) * ln_f_rstd *
+ *     1e-05; ln_f_rstd[B,T] = rsqrt(ln_f_rstd_a); ln_f[B,T,C] = (x - ln_f_mu) * ln_f_rstd *
  *     ln_f_weight + ln_f_bias
  * gpt.model:27   sum+div+sub+mul+add+rsqrt */
 static void k11_ln_f(float *restrict ln_f_mu, float *restrict ln_f_rstd_a,
@@ -526,9 +521,8 @@ static void k12_logits(float *restrict logits, const float *restrict ln_f,
  *     sum_loss += sum over B,T of where(0 <= targets, lse -
  *     (sum over V of where(0..V == targets, logits, 0)), 0)
  * gpt.model:28   amax+sub+exp+sum+log+add+... */
-static void k13_sum_loss(float *restrict lse, double *restrict sum_loss,
-                         const float *restrict logits, const int32_t *restrict targets, ptrdiff_t B,
-                         ptrdiff_t T)
+static void k13_lse(float *restrict lse, double *restrict sum_loss, const float *restrict logits,
+                    const int32_t *restrict targets, ptrdiff_t B, ptrdiff_t T)
 {
     const int chunks = rt_chunks(B*T);
     double part_sum_loss[RT_CHUNKS];
@@ -662,10 +656,10 @@ static void k19_d_h_mlp_c_proj_weight(float *restrict d_h_mlp_c_proj_weight,
  *     0.044715 * h_mlp_c_fc^2 + d_h_mlp_hidden_inner * 0.797885 * 0.044715 * h_mlp_c_fc * 2 *
  *     h_mlp_c_fc + d_h_mlp_hidden * (1 + tanh(h_mlp_hidden_inner)) * 0.5; also d_h_mlp_c_fc_bias
  * gpt.model:18   mul+add+tanh+sub+sum */
-static void k20_d_h_mlp_c_fc_bias(float *restrict d_h_mlp_c_fc, float *restrict d_h_mlp_c_fc_bias,
-                                  float *restrict work, const float *restrict h_mlp_c_fc,
-                                  const float *restrict d_h_mlp_hidden, bool add, ptrdiff_t B,
-                                  ptrdiff_t T)
+static void k20_d_h_mlp_c_fc(float *restrict d_h_mlp_c_fc, float *restrict d_h_mlp_c_fc_bias,
+                             float *restrict work, const float *restrict h_mlp_c_fc,
+                             const float *restrict d_h_mlp_hidden, bool add, ptrdiff_t B,
+                             ptrdiff_t T)
 {
     const int chunks = rt_chunks(B*T);
     RT_PARALLEL_FOR(1, 4*B*T*C)
@@ -712,15 +706,15 @@ static void k22_d_h_mlp_c_fc_weight(float *restrict d_h_mlp_c_fc_weight,
 /* d_h_attn_c_proj[B,T,C] = where(uniform(i) < 0.8, d_h_x * 1.25, 0); also d_h_mlp_c_proj_bias,
  *     d_h_ln_2_weight, d_h_x, d_h_attn_c_proj_bias
  * gpt.model:10   div+add+rsqrt+sub+mul+sum+... */
-static void k23_d_h_attn_c_proj_bias(float *restrict d_h_mlp_c_proj_bias,
-                                     float *restrict d_h_ln_2_weight, float *restrict d_h_x,
-                                     float *restrict d_h_attn_c_proj,
-                                     float *restrict d_h_attn_c_proj_bias, float *restrict work,
-                                     const float *restrict h_ln_2_mu_a,
-                                     const float *restrict h_ln_2_rstd_a, const float *restrict d_x,
-                                     const float *restrict d_h_ln_2_y, const float *restrict h_x,
-                                     const float *restrict h_ln_2_weight, int iter, RtKey key,
-                                     int64_t sample, bool add, ptrdiff_t B, ptrdiff_t T)
+static void k23_d_h_attn_c_proj(float *restrict d_h_mlp_c_proj_bias,
+                                float *restrict d_h_ln_2_weight, float *restrict d_h_x,
+                                float *restrict d_h_attn_c_proj,
+                                float *restrict d_h_attn_c_proj_bias, float *restrict work,
+                                const float *restrict h_ln_2_mu_a,
+                                const float *restrict h_ln_2_rstd_a, const float *restrict d_x,
+                                const float *restrict d_h_ln_2_y, const float *restrict h_x,
+                                const float *restrict h_ln_2_weight, int iter, RtKey key,
+                                int64_t sample, bool add, ptrdiff_t B, ptrdiff_t T)
 {
     const int chunks = rt_chunks(B*T);
     RT_PARALLEL_FOR(1, B*T*C)
@@ -902,7 +896,7 @@ static void k30_d_x(float *restrict d_h_ln_1_bias, float *restrict d_h_ln_1_weig
 
 /* d_wte[B,T,C] = where(x_a, d_x * 1.11111, 0); d_wpe[T,C] = sum over B of d_wte
  * gpt.model:25   mul+where+sum */
-static void k31_d_wpe(float *restrict d_wte, float *restrict d_wpe, float *restrict work,
+static void k31_d_wte(float *restrict d_wte, float *restrict d_wpe, float *restrict work,
                       const bool *restrict x_a, const float *restrict d_x, ptrdiff_t B,
                       ptrdiff_t T)
 {
@@ -999,37 +993,10 @@ static void k35_h_ln_1(float *restrict h_ln_1, const float *restrict x,
     }
 }
 
-/* h_attn_c_proj_y_a, h_attn_y_a_unused = attention(q, k, v of h_attn_c_attn, causal)
- * gpt.model:9   attention */
-static void k36_h_attn_c_proj_y_a(float *restrict h_attn_c_proj_y_a,
-                                  float *restrict h_attn_y_a_unused, const float *h_attn_c_attn,
-                                  const float *h_attn_c_attn_2, const float *h_attn_c_attn_3,
-                                  ptrdiff_t B, ptrdiff_t T)
-{
-    const RtAttention shape = { .B = B, .H = H, .T = T, .S = T, .D = C/H, .E = C/H,
-                                .scale = 1 / sqrt((double)(C/H)), .causal = true,
-                                .q = { 3*T*C, C/H, 3*C }, .k = { 3*T*C, C/H, 3*C },
-                                .v = { 3*T*C, C/H, 3*C }, .y = { T*C, C/H, C } };
-    rt_attention_f32(h_attn_c_proj_y_a, h_attn_y_a_unused, h_attn_c_attn, h_attn_c_attn_2,
-                     h_attn_c_attn_3, shape);
-}
-
-/* h_attn_c_proj[B,T,C] = h_attn_c_proj_y_a[B,H,T,C/H] @ h_attn_c_proj_weight[C,C] +
- *     h_attn_c_proj_bias
- * gpt.model:10   matmul+add */
-static void k37_h_attn_c_proj(float *restrict h_attn_c_proj,
-                              const float *restrict h_attn_c_proj_y_a,
-                              const float *restrict h_attn_c_proj_weight,
-                              const float *restrict h_attn_c_proj_bias, ptrdiff_t B, ptrdiff_t T)
-{
-    const RtMatmul shape = { .m = B*T, .n = C, .k = C, .bias = h_attn_c_proj_bias };
-    rt_matmul_f32(h_attn_c_proj, h_attn_c_proj_y_a, h_attn_c_proj_weight, shape);
-}
-
 /* h_x[B,T,C] = x + h_attn_c_proj; h_ln_2_y[B,T,C] = (h_x - (sum over C of h_x) / C) *
  *     rsqrt((sum over C of (h_x - (sum over C of h_x) / C)^2) / C + 1e-05) * h_ln_2_weight
  * gpt.model:18   add+sum+div+sub+mul+rsqrt */
-static void k38_h_ln_2_y(float *restrict h_x, float *h_ln_2_y, const float *restrict x,
+static void k36_h_ln_2_y(float *restrict h_x, float *h_ln_2_y, const float *restrict x,
                          const float *h_attn_c_proj, const float *restrict h_ln_2_weight,
                          ptrdiff_t B, ptrdiff_t T)
 {
@@ -1059,7 +1026,7 @@ static void k38_h_ln_2_y(float *restrict h_x, float *h_ln_2_y, const float *rest
 /* ln_f[B,T,C] = (x - (sum over C of x) / C) * rsqrt((sum over C of (x - (sum over C of x) / C)^2) /
  *     C + 1e-05) * ln_f_weight + ln_f_bias
  * gpt.model:27   sum+div+sub+mul+add+rsqrt */
-static void k39_ln_f(float *ln_f, const float *x, const float *restrict ln_f_weight,
+static void k37_ln_f(float *ln_f, const float *x, const float *restrict ln_f_weight,
                      const float *restrict ln_f_bias, ptrdiff_t B, ptrdiff_t T)
 {
     RT_PARALLEL_FOR(1, B*T*C)
@@ -1085,7 +1052,7 @@ static void k39_ln_f(float *ln_f, const float *x, const float *restrict ln_f_wei
 /* sum_accuracy += sum over B,T of where(0 <= targets, argmax over V of logits == targets, 0); also
  *     sum_loss
  * gpt.model:29   amax+sub+exp+sum+eq+where+... */
-static void k40_sum_accuracy(double *restrict sum_loss, double *restrict sum_accuracy,
+static void k38_sum_accuracy(double *restrict sum_loss, double *restrict sum_accuracy,
                              const float *restrict logits, const int32_t *restrict targets,
                              ptrdiff_t B, ptrdiff_t T)
 {
@@ -1129,7 +1096,7 @@ static void k40_sum_accuracy(double *restrict sum_loss, double *restrict sum_acc
 }
 
 /* count_loss += sum over B,T of (0 <= targets[B,T])  gpt.model:28  le+sum */
-static void k41_count_accuracy(double *restrict count_loss, double *restrict count_accuracy,
+static void k39_count_accuracy(double *restrict count_loss, double *restrict count_accuracy,
                                const int32_t *restrict targets, ptrdiff_t B, ptrdiff_t T)
 {
     const int chunks = rt_chunks(B*T);
@@ -1165,7 +1132,7 @@ enum {                                  /* means over the data: places in RtStep
 static void gpt_count(const int32_t *targets, RtStep *s, Dims n)
 {
     /* 1    gpt.model:28  loss = mean(cross_entropy(logits, targets), where: targets >= 0) */
-    k41_count_accuracy(&s->count[S_loss], &s->count[S_accuracy], targets, n.B, n.T);
+    k39_count_accuracy(&s->count[S_loss], &s->count[S_accuracy], targets, n.B, n.T);
 }
 
 /* one repetition of h, forward */
@@ -1242,24 +1209,24 @@ static void gpt_forward(const float *p, const int32_t *tokens, const int32_t *ta
     /* 12   gpt.model:27  output logits = ln_f(x) @ wte.weight' */
     k12_logits(logits, ln_f, p + P_wte_weight, n.B, n.T);
     /* 13   gpt.model:28  loss = mean(cross_entropy(logits, targets), where: targets >= 0) */
-    k13_sum_loss(lse, &s->sum[S_loss], logits, targets, n.B, n.T);
+    k13_lse(lse, &s->sum[S_loss], logits, targets, n.B, n.T);
 }
 
 /* one repetition of h, evaluate */
 static void block_evaluate(const float *p, void *arena, const EvalPlan *at, Dims n, int il)
 {
-    float *x = RT_AT(arena, at->x);                                 /* [B,T,C] */
-    const float *p_h = p + P_h + il*P_h_STRIDE;                     /* this repetition of h */
-    float *h_ln_1 = RT_AT(arena, at->h_ln_1);                       /* [B,T,C] */
-    float *h_attn_c_attn = RT_AT(arena, at->h_attn_c_attn);         /* [B,T,3*C] */
-    float *h_attn_c_proj_y_a = RT_AT(arena, at->h_attn_c_proj_y_a); /* [B*T,C] */
-    float *h_attn_y_a_unused = RT_AT(arena, at->h_attn_y_a_unused); /* [B,H,T] */
-    float *h_attn_c_proj = RT_AT(arena, at->h_attn_c_proj);         /* [B,T,C] */
-    float *h_x = RT_AT(arena, at->h_x);                             /* [B,T,C] */
-    float *h_ln_2_y = RT_AT(arena, at->h_ln_2_y);                   /* [B,T,C] */
-    float *h_mlp_c_fc = RT_AT(arena, at->h_mlp_c_fc);               /* [B,T,4*C] */
-    float *h_mlp_hidden = RT_AT(arena, at->h_mlp_hidden);           /* [B,T,4*C] */
-    float *h_mlp_c_proj = RT_AT(arena, at->h_mlp_c_proj);           /* [B,T,C] */
+    float *x = RT_AT(arena, at->x);                         /* [B,T,C] */
+    const float *p_h = p + P_h + il*P_h_STRIDE;             /* this repetition of h */
+    float *h_ln_1 = RT_AT(arena, at->h_ln_1);               /* [B,T,C] */
+    float *h_attn_c_attn = RT_AT(arena, at->h_attn_c_attn); /* [B,T,3*C] */
+    float *h_attn_y = RT_AT(arena, at->h_attn_y);           /* [B*T,C] */
+    float *h_attn_y_lse = RT_AT(arena, at->h_attn_y_lse);   /* [B,H,T] */
+    float *h_attn_c_proj = RT_AT(arena, at->h_attn_c_proj); /* [B,T,C] */
+    float *h_x = RT_AT(arena, at->h_x);                     /* [B,T,C] */
+    float *h_ln_2_y = RT_AT(arena, at->h_ln_2_y);           /* [B,T,C] */
+    float *h_mlp_c_fc = RT_AT(arena, at->h_mlp_c_fc);       /* [B,T,4*C] */
+    float *h_mlp_hidden = RT_AT(arena, at->h_mlp_hidden);   /* [B,T,4*C] */
+    float *h_mlp_c_proj = RT_AT(arena, at->h_mlp_c_proj);   /* [B,T,C] */
 
     /* 2    gpt.model:17  x = x + attn(ln_1(x)) */
     k35_h_ln_1(h_ln_1, x, p_h + P_h_ln_1_weight, p_h + P_h_ln_1_bias, n.B, n.T);
@@ -1267,13 +1234,13 @@ static void block_evaluate(const float *p, void *arena, const EvalPlan *at, Dims
     k3_h_attn_c_attn(h_attn_c_attn, h_ln_1, p_h + P_h_attn_c_attn_weight,
                      p_h + P_h_attn_c_attn_bias, n.B, n.T);
     /* 4    gpt.model:9  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
-    k36_h_attn_c_proj_y_a(h_attn_c_proj_y_a, h_attn_y_a_unused, h_attn_c_attn, h_attn_c_attn + C,
-                          h_attn_c_attn + 2*C, n.B, n.T);
+    k4_h_attn_y(h_attn_y, h_attn_y_lse, h_attn_c_attn, h_attn_c_attn + C, h_attn_c_attn + 2*C, n.B,
+                n.T);
     /* 5    gpt.model:10  return dropout(c_proj(merge_heads(y)), 0.2) */
-    k37_h_attn_c_proj(h_attn_c_proj, h_attn_c_proj_y_a, p_h + P_h_attn_c_proj_weight,
-                      p_h + P_h_attn_c_proj_bias, n.B, n.T);
+    k5_h_attn_c_proj(h_attn_c_proj, h_attn_y, p_h + P_h_attn_c_proj_weight,
+                     p_h + P_h_attn_c_proj_bias, n.B, n.T);
     /* 6    gpt.model:18  return x + mlp(ln_2(x)) */
-    k38_h_ln_2_y(h_x, h_ln_2_y, x, h_attn_c_proj, p_h + P_h_ln_2_weight, n.B, n.T);
+    k36_h_ln_2_y(h_x, h_ln_2_y, x, h_attn_c_proj, p_h + P_h_ln_2_weight, n.B, n.T);
     /* 7    gpt.model:18  return x + mlp(ln_2(x)) */
     k7_h_mlp_c_fc(h_mlp_c_fc, h_ln_2_y, p_h + P_h_mlp_c_fc_weight, p_h + P_h_mlp_c_fc_bias, n.B,
                   n.T);
@@ -1301,28 +1268,28 @@ static void gpt_evaluate(const float *p, const int32_t *tokens, const int32_t *t
     for (int il = 0; il < L; il++)
         block_evaluate(p, arena, &at, n, il);
     /* 11   gpt.model:27  output logits = ln_f(x) @ wte.weight' */
-    k39_ln_f(ln_f, x, p + P_ln_f_weight, p + P_ln_f_bias, n.B, n.T);
+    k37_ln_f(ln_f, x, p + P_ln_f_weight, p + P_ln_f_bias, n.B, n.T);
     /* 12   gpt.model:27  output logits = ln_f(x) @ wte.weight' */
     k12_logits(logits, ln_f, p + P_wte_weight, n.B, n.T);
     /* 13   gpt.model:29  metric accuracy = accuracy(logits, targets) */
-    k40_sum_accuracy(&s->sum[S_loss], &s->sum[S_accuracy], logits, targets, n.B, n.T);
+    k38_sum_accuracy(&s->sum[S_loss], &s->sum[S_accuracy], logits, targets, n.B, n.T);
 }
 
 /* one repetition of h, outputs */
 static void block_outputs(const float *p, void *arena, const OutputPlan *at, Dims n, int il)
 {
-    float *x = RT_AT(arena, at->x);                                 /* [B,T,C] */
-    const float *p_h = p + P_h + il*P_h_STRIDE;                     /* this repetition of h */
-    float *h_ln_1 = RT_AT(arena, at->h_ln_1);                       /* [B,T,C] */
-    float *h_attn_c_attn = RT_AT(arena, at->h_attn_c_attn);         /* [B,T,3*C] */
-    float *h_attn_c_proj_y_a = RT_AT(arena, at->h_attn_c_proj_y_a); /* [B*T,C] */
-    float *h_attn_y_a_unused = RT_AT(arena, at->h_attn_y_a_unused); /* [B,H,T] */
-    float *h_attn_c_proj = RT_AT(arena, at->h_attn_c_proj);         /* [B,T,C] */
-    float *h_x = RT_AT(arena, at->h_x);                             /* [B,T,C] */
-    float *h_ln_2_y = RT_AT(arena, at->h_ln_2_y);                   /* [B,T,C] */
-    float *h_mlp_c_fc = RT_AT(arena, at->h_mlp_c_fc);               /* [B,T,4*C] */
-    float *h_mlp_hidden = RT_AT(arena, at->h_mlp_hidden);           /* [B,T,4*C] */
-    float *h_mlp_c_proj = RT_AT(arena, at->h_mlp_c_proj);           /* [B,T,C] */
+    float *x = RT_AT(arena, at->x);                         /* [B,T,C] */
+    const float *p_h = p + P_h + il*P_h_STRIDE;             /* this repetition of h */
+    float *h_ln_1 = RT_AT(arena, at->h_ln_1);               /* [B,T,C] */
+    float *h_attn_c_attn = RT_AT(arena, at->h_attn_c_attn); /* [B,T,3*C] */
+    float *h_attn_y = RT_AT(arena, at->h_attn_y);           /* [B*T,C] */
+    float *h_attn_y_lse = RT_AT(arena, at->h_attn_y_lse);   /* [B,H,T] */
+    float *h_attn_c_proj = RT_AT(arena, at->h_attn_c_proj); /* [B,T,C] */
+    float *h_x = RT_AT(arena, at->h_x);                     /* [B,T,C] */
+    float *h_ln_2_y = RT_AT(arena, at->h_ln_2_y);           /* [B,T,C] */
+    float *h_mlp_c_fc = RT_AT(arena, at->h_mlp_c_fc);       /* [B,T,4*C] */
+    float *h_mlp_hidden = RT_AT(arena, at->h_mlp_hidden);   /* [B,T,4*C] */
+    float *h_mlp_c_proj = RT_AT(arena, at->h_mlp_c_proj);   /* [B,T,C] */
 
     /* 2    gpt.model:17  x = x + attn(ln_1(x)) */
     k35_h_ln_1(h_ln_1, x, p_h + P_h_ln_1_weight, p_h + P_h_ln_1_bias, n.B, n.T);
@@ -1330,13 +1297,13 @@ static void block_outputs(const float *p, void *arena, const OutputPlan *at, Dim
     k3_h_attn_c_attn(h_attn_c_attn, h_ln_1, p_h + P_h_attn_c_attn_weight,
                      p_h + P_h_attn_c_attn_bias, n.B, n.T);
     /* 4    gpt.model:9  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
-    k36_h_attn_c_proj_y_a(h_attn_c_proj_y_a, h_attn_y_a_unused, h_attn_c_attn, h_attn_c_attn + C,
-                          h_attn_c_attn + 2*C, n.B, n.T);
+    k4_h_attn_y(h_attn_y, h_attn_y_lse, h_attn_c_attn, h_attn_c_attn + C, h_attn_c_attn + 2*C, n.B,
+                n.T);
     /* 5    gpt.model:10  return dropout(c_proj(merge_heads(y)), 0.2) */
-    k37_h_attn_c_proj(h_attn_c_proj, h_attn_c_proj_y_a, p_h + P_h_attn_c_proj_weight,
-                      p_h + P_h_attn_c_proj_bias, n.B, n.T);
+    k5_h_attn_c_proj(h_attn_c_proj, h_attn_y, p_h + P_h_attn_c_proj_weight,
+                     p_h + P_h_attn_c_proj_bias, n.B, n.T);
     /* 6    gpt.model:18  return x + mlp(ln_2(x)) */
-    k38_h_ln_2_y(h_x, h_ln_2_y, x, h_attn_c_proj, p_h + P_h_ln_2_weight, n.B, n.T);
+    k36_h_ln_2_y(h_x, h_ln_2_y, x, h_attn_c_proj, p_h + P_h_ln_2_weight, n.B, n.T);
     /* 7    gpt.model:18  return x + mlp(ln_2(x)) */
     k7_h_mlp_c_fc(h_mlp_c_fc, h_ln_2_y, p_h + P_h_mlp_c_fc_weight, p_h + P_h_mlp_c_fc_bias, n.B,
                   n.T);
@@ -1363,7 +1330,7 @@ static void gpt_outputs(const float *p, const int32_t *tokens, float *logits, vo
     for (int il = 0; il < L; il++)
         block_outputs(p, arena, &at, n, il);
     /* 11   gpt.model:27  output logits = ln_f(x) @ wte.weight' */
-    k39_ln_f(ln_f, x, p + P_ln_f_weight, p + P_ln_f_bias, n.B, n.T);
+    k37_ln_f(ln_f, x, p + P_ln_f_weight, p + P_ln_f_bias, n.B, n.T);
     /* 12   gpt.model:27  output logits = ln_f(x) @ wte.weight' */
     k12_logits(logits, ln_f, p + P_wte_weight, n.B, n.T);
 }
@@ -1374,29 +1341,29 @@ static void gpt_outputs(const float *p, const int32_t *tokens, float *logits, vo
 static void block_backward(const float *p, float *d_p, void *arena, const Plan *at, const RtStep *s,
                            Dims n, int il)
 {
-    float *d_h_mlp_hidden = RT_AT(arena, at->d_h_mlp_hidden);             /* [B*T,4*C] */
+    float *d_h_mlp_hidden = RT_AT(arena, at->d_h_mlp_hidden);             /* [B,T,4*C] */
     float *d_x = RT_AT(arena, at->d_x);                                   /* [B,T,C] */
     const float *p_h = p + P_h + il*P_h_STRIDE;                           /* this repetition of h */
     float *d_p_h = d_p + P_h + il*P_h_STRIDE;                             /* this repetition of h */
     float *h_mlp_hidden = (float *)RT_AT(arena, at->h_mlp_hidden) + il*4*n.B*n.T*C; /* [B,T,4*C] */
     float *h_mlp_c_fc = (float *)RT_AT(arena, at->h_mlp_c_fc) + il*4*n.B*n.T*C; /* [B,T,4*C] */
     float *d_h_mlp_c_fc = RT_AT(arena, at->d_h_mlp_c_fc);                 /* [B,T,4*C] */
-    float *work_d_h_mlp_c_fc_bias = RT_AT(arena, at->work_d_h_mlp_c_fc_bias); /* [64,4*C] */
-    float *d_h_ln_2_y = RT_AT(arena, at->d_h_ln_2_y);                     /* [B*T,C] */
+    float *work_d_h_mlp_c_fc = RT_AT(arena, at->work_d_h_mlp_c_fc);       /* [64,4*C] */
+    float *d_h_ln_2_y = RT_AT(arena, at->d_h_ln_2_y);                     /* [B,T,C] */
     float *h_ln_2_y = (float *)RT_AT(arena, at->h_ln_2_y) + il*n.B*n.T*C; /* [B,T,C] */
     float *h_ln_2_mu_a = (float *)RT_AT(arena, at->h_ln_2_mu_a) + il*n.B*n.T; /* [B,T] */
     float *h_ln_2_rstd_a = (float *)RT_AT(arena, at->h_ln_2_rstd_a) + il*n.B*n.T; /* [B,T] */
     float *h_x = (float *)RT_AT(arena, at->h_x) + il*n.B*n.T*C;           /* [B,T,C] */
     float *d_h_x = RT_AT(arena, at->d_h_x);                               /* [B,T,C] */
     float *d_h_attn_c_proj = RT_AT(arena, at->d_h_attn_c_proj);           /* [B,T,C] */
-    float *work_d_h_attn_c_proj_bias = RT_AT(arena, at->work_d_h_attn_c_proj_bias); /* [192,C] */
-    float *d_h_attn_y = RT_AT(arena, at->d_h_attn_y);                     /* [B*T,C] */
+    float *work_d_h_attn_c_proj = RT_AT(arena, at->work_d_h_attn_c_proj); /* [192,C] */
+    float *d_h_attn_y = RT_AT(arena, at->d_h_attn_y);                     /* [B,T,H,C/H] */
     float *h_attn_y = (float *)RT_AT(arena, at->h_attn_y) + il*n.B*n.T*C; /* [B,T,H,C/H] */
     float *d_h_attn_c_attn = RT_AT(arena, at->d_h_attn_c_attn);           /* [B,T,3*C] */
     /* [B,T,3*C] */
     float *h_attn_c_attn = (float *)RT_AT(arena, at->h_attn_c_attn) + il*3*n.B*n.T*C;
     float *h_attn_y_lse = (float *)RT_AT(arena, at->h_attn_y_lse) + il*n.B*n.T*H; /* [B,H,T] */
-    float *d_h_ln_1 = RT_AT(arena, at->d_h_ln_1);                         /* [B*T,C] */
+    float *d_h_ln_1 = RT_AT(arena, at->d_h_ln_1);                         /* [B,T,C] */
     float *h_ln_1 = (float *)RT_AT(arena, at->h_ln_1) + il*n.B*n.T*C;     /* [B,T,C] */
     float *h_ln_1_mu_a = (float *)RT_AT(arena, at->h_ln_1_mu_a) + il*n.B*n.T; /* [B,T] */
     float *h_ln_1_rstd_a = (float *)RT_AT(arena, at->h_ln_1_rstd_a) + il*n.B*n.T; /* [B,T] */
@@ -1408,17 +1375,17 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
     /* 19   undoes 9    gpt.model:18  d_h_mlp_c_proj_weight[C,4*C] (+)= d_x[B,T,C]' @ h_mlp_hi... */
     k19_d_h_mlp_c_proj_weight(d_p_h + P_h_mlp_c_proj_weight, d_x, h_mlp_hidden, s->add, n.B, n.T);
     /* 20   undoes 8    gpt.model:18  d_h_mlp_c_fc[B,T,4*C] = d_h_mlp_hidden_inner * 0.797885... */
-    k20_d_h_mlp_c_fc_bias(d_h_mlp_c_fc, d_p_h + P_h_mlp_c_fc_bias, work_d_h_mlp_c_fc_bias,
-                          h_mlp_c_fc, d_h_mlp_hidden, s->add, n.B, n.T);
+    k20_d_h_mlp_c_fc(d_h_mlp_c_fc, d_p_h + P_h_mlp_c_fc_bias, work_d_h_mlp_c_fc, h_mlp_c_fc,
+                     d_h_mlp_hidden, s->add, n.B, n.T);
     /* 21   undoes 7    gpt.model:18  d_h_ln_2_y[B*T,C] = d_h_mlp_c_fc[B,T,4*C] @ h_mlp_c_fc_w... */
     k21_d_h_ln_2_y(d_h_ln_2_y, d_h_mlp_c_fc, p_h + P_h_mlp_c_fc_weight, n.B, n.T);
     /* 22   undoes 7    gpt.model:18  d_h_mlp_c_fc_weight[4*C,C] (+)= d_h_mlp_c_fc[B,T,4*C]' @... */
     k22_d_h_mlp_c_fc_weight(d_p_h + P_h_mlp_c_fc_weight, d_h_mlp_c_fc, h_ln_2_y, s->add, n.B, n.T);
     /* 23   undoes 6    gpt.model:18  d_h_attn_c_proj[B,T,C] = where(uniform(i) < 0.8, d_h_x *... */
-    k23_d_h_attn_c_proj_bias(d_p_h + P_h_mlp_c_proj_bias, d_p_h + P_h_ln_2_weight, d_h_x,
-                             d_h_attn_c_proj, d_p_h + P_h_attn_c_proj_bias,
-                             work_d_h_attn_c_proj_bias, h_ln_2_mu_a, h_ln_2_rstd_a, d_x, d_h_ln_2_y,
-                             h_x, p_h + P_h_ln_2_weight, il, s->key, s->sample, s->add, n.B, n.T);
+    k23_d_h_attn_c_proj(d_p_h + P_h_mlp_c_proj_bias, d_p_h + P_h_ln_2_weight, d_h_x,
+                        d_h_attn_c_proj, d_p_h + P_h_attn_c_proj_bias, work_d_h_attn_c_proj,
+                        h_ln_2_mu_a, h_ln_2_rstd_a, d_x, d_h_ln_2_y, h_x, p_h + P_h_ln_2_weight, il,
+                        s->key, s->sample, s->add, n.B, n.T);
     /* 24   undoes 5    gpt.model:10  d_h_attn_y[B*T,C] = d_h_attn_c_proj[B,T,C] @ h_attn_c_pr... */
     k24_d_h_attn_y(d_h_attn_y, d_h_attn_c_proj, p_h + P_h_attn_c_proj_weight, n.B, n.T);
     /* 25   undoes 5    gpt.model:10  d_h_attn_c_proj_weight[C,C] (+)= h_attn_y[B,T,H,C/H]' @... */
@@ -1448,7 +1415,7 @@ static void gpt_backward(const float *p, float *d_p, const int32_t *tokens, cons
     float *logits = RT_AT(arena, at.logits);           /* [B*T,V] */
     float *lse = RT_AT(arena, at.lse);                 /* [B,T] */
     float *d_logits = RT_AT(arena, at.d_logits);       /* [B,T,V] */
-    float *d_ln_f = RT_AT(arena, at.d_ln_f);           /* [B*T,C] */
+    float *d_ln_f = RT_AT(arena, at.d_ln_f);           /* [B,T,C] */
     float *ln_f = RT_AT(arena, at.ln_f);               /* [B,T,C] */
     float *x = RT_AT(arena, at.x);                     /* [L + 1,B,T,C] */
     float *ln_f_mu = RT_AT(arena, at.ln_f_mu);         /* [B,T] */
@@ -1459,7 +1426,7 @@ static void gpt_backward(const float *p, float *d_p, const int32_t *tokens, cons
     bool *x_a = RT_AT(arena, at.x_a);                  /* [B,T,C] */
     float *d_wte = RT_AT(arena, at.d_wte);             /* [B,T,C] */
     float *d_wpe = RT_AT(arena, at.d_wpe);             /* [T,C] */
-    float *work_d_wpe = RT_AT(arena, at.work_d_wpe);   /* [64,T*C] */
+    float *work_d_wte = RT_AT(arena, at.work_d_wte);   /* [64,T*C] */
 
     /* 14   undoes 13   gpt.model:28  d_logits[B,T,V] = where(0 <= targets, where(0 <= targets... */
     k14_d_logits(d_logits, targets, logits, lse, (float)s->seed[S_loss], n.B, n.T);
@@ -1474,7 +1441,7 @@ static void gpt_backward(const float *p, float *d_p, const int32_t *tokens, cons
     for (int il = L - 1; il >= 0; il--)
         block_backward(p, d_p, arena, &at, s, n, il);
     /* 31   undoes 1    gpt.model:25  d_wte[B,T,C] = where(x_a, d_x * 1.11111, 0); d_wpe[T,C]... */
-    k31_d_wpe(d_wte, d_wpe, work_d_wpe, x_a, d_x, n.B, n.T);
+    k31_d_wte(d_wte, d_wpe, work_d_wte, x_a, d_x, n.B, n.T);
     /* 32   undoes 1    gpt.model:25  d_wpe_weight[Tmax,C] (+)= pad(d_wpe[T,C]) */
     k32_d_wpe_weight(d_p + P_wpe_weight, d_wpe, s->add, n.T);
     /* 33   undoes 1    gpt.model:25  d_wte_weight[V,C] (+)= rows d_wte[B,T,C] added at tokens... */

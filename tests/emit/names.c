@@ -48,44 +48,43 @@ static const RtParam double__params[] = {
 /* The arena of a training step: 1.7 KiB at B = 16, row = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer                shape         type      offset       bytes  written  last read
- *   restrict              [B,int_max]   f32          768         192        1          2
- *   k1_a                  [B,int_max]   f32          768         192        2          8  in pla...
- *   rt_exp_a              [B,int_max]   f32          960         192        2          8
- *   rt_exp                [B,int_max]   f32         1152         192        2          8
- *   at                    [B,int_max]   f32          512         192        2          7
- *   p                     [B,N]         f32         1344         128        3          5
- *   lse                   [B]           f32          704          64        4          5
- *   d_p                   [B,N]         f32         1536         128        5          7
- *   d_at                  [B,int_max]   f32         1344         192        6          8  over p
- *   d_restrict            [B,int_max]   f32         1536         192        8          9  over d_p
- *   work_d_s_bias         [64,N]        f32            0         512        5          5
- *   work_d_restrict_bias  [64,int_max]  f32            0         768        8          8  over a...
+ *   buffer           shape         type      offset       bytes  written  last read
+ *   restrict         [B,int_max]   f32          768         192        1          2
+ *   k1_a             [B,int_max]   f32          768         192        2          8  in place of...
+ *   rt_exp_a         [B,int_max]   f32          960         192        2          8
+ *   rt_exp           [B,int_max]   f32         1152         192        2          8
+ *   at               [B,int_max]   f32          512         192        2          7
+ *   p                [B,N]         f32         1344         128        3          5
+ *   lse              [B]           f32          704          64        4          5
+ *   d_p              [B,N]         f32         1536         128        5          7
+ *   d_at             [B,int_max]   f32         1344         192        6          8  over p
+ *   d_restrict       [B,int_max]   f32         1536         192        8          9  over d_p
+ *   work_d_p         [64,N]        f32            0         512        5          5
+ *   work_d_restrict  [64,int_max]  f32            0         768        8          8  over at, ls...
  */
 
 typedef struct { size_t restrict_, k1_a_, rt_exp_a_, rt_exp_, at_, p_, lse, d_p_, d_at, d_restrict,
-        work_d_s_bias, work_d_restrict_bias, bytes; } Plan;
+        work_d_p, work_d_restrict, bytes; } Plan;
 
 static Plan double__plan(Dims n)
 {
     Plan at;
-    at.work_d_s_bias        = 0;
-    at.at_                  = at.work_d_s_bias + RT_SIZE(float, 64*N);
-    at.lse                  = at.at_ + RT_SIZE(float, n.B*int_max);
-    at.work_d_restrict_bias = 0;
-    at.restrict_            = at.lse + RT_SIZE(float, n.B);
-    at.restrict_            = rt_above(at.restrict_,
-                                       at.work_d_restrict_bias + RT_SIZE(float, 64*int_max));
-    at.k1_a_                = at.restrict_;
-    at.rt_exp_a_            = at.restrict_ + RT_SIZE(float, n.B*int_max);
-    at.rt_exp_              = at.rt_exp_a_ + RT_SIZE(float, n.B*int_max);
-    at.p_                   = at.rt_exp_ + RT_SIZE(float, n.B*int_max);
-    at.d_at                 = at.rt_exp_ + RT_SIZE(float, n.B*int_max);
-    at.d_p_                 = at.d_at + RT_SIZE(float, n.B*int_max);
-    at.d_p_                 = rt_above(at.d_p_, at.p_ + RT_SIZE(float, n.B*N));
-    at.d_restrict           = at.d_at + RT_SIZE(float, n.B*int_max);
-    at.bytes                = at.d_p_ + RT_SIZE(float, n.B*N);
-    at.bytes                = rt_above(at.bytes, at.d_restrict + RT_SIZE(float, n.B*int_max));
+    at.work_d_p        = 0;
+    at.at_             = at.work_d_p + RT_SIZE(float, 64*N);
+    at.lse             = at.at_ + RT_SIZE(float, n.B*int_max);
+    at.work_d_restrict = 0;
+    at.restrict_       = at.lse + RT_SIZE(float, n.B);
+    at.restrict_       = rt_above(at.restrict_, at.work_d_restrict + RT_SIZE(float, 64*int_max));
+    at.k1_a_           = at.restrict_;
+    at.rt_exp_a_       = at.restrict_ + RT_SIZE(float, n.B*int_max);
+    at.rt_exp_         = at.rt_exp_a_ + RT_SIZE(float, n.B*int_max);
+    at.p_              = at.rt_exp_ + RT_SIZE(float, n.B*int_max);
+    at.d_at            = at.rt_exp_ + RT_SIZE(float, n.B*int_max);
+    at.d_p_            = at.d_at + RT_SIZE(float, n.B*int_max);
+    at.d_p_            = rt_above(at.d_p_, at.p_ + RT_SIZE(float, n.B*N));
+    at.d_restrict      = at.d_at + RT_SIZE(float, n.B*int_max);
+    at.bytes           = at.d_p_ + RT_SIZE(float, n.B*N);
+    at.bytes           = rt_above(at.bytes, at.d_restrict + RT_SIZE(float, n.B*int_max));
     return at;
 }
 
@@ -147,8 +146,8 @@ static void k1_restrict(float *restrict restrict_, const float *restrict float_,
     rt_matmul_f32(restrict_, float_, restrict_weight, shape);
 }
 
-/* k1_a[B,int_max] = tanh(restrict); rt_exp_a[B,int_max] = exp(k1 + 1); rt_exp[B,int_max] = rt_exp *
- *     n; at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
+/* k1_a[B,int_max] = tanh(restrict); rt_exp_a[B,int_max] = exp(k1_a + 1); rt_exp[B,int_max] =
+ *     rt_exp_a * n; at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
  * names.model:11   tanh+add+exp+mul+lt+neg+... */
 static void k2_at(float *k1_a_, float *restrict rt_exp_a_, float *restrict rt_exp_,
                   float *restrict at_, const float *restrict_, const float *restrict n_,
@@ -179,8 +178,8 @@ static void k3_p(float *restrict p_, const float *restrict at_, const float *res
 /* lse[B] = max over N of p + log(sum over N of exp(p - (max over N of p))); sum_loss += sum over B
  *     of where(0 <= label, lse - (sum over N of where(0..N == label, p, 0)), 0)
  * names.model:13   amax+sub+exp+sum+log+add+... */
-static void k4_sum_loss(float *restrict lse, double *restrict sum_loss, const float *restrict p_,
-                        const int32_t *restrict label, ptrdiff_t B)
+static void k4_lse(float *restrict lse, double *restrict sum_loss, const float *restrict p_,
+                   const int32_t *restrict label, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
     double part_sum_loss[RT_CHUNKS];
@@ -214,10 +213,10 @@ static void k4_sum_loss(float *restrict lse, double *restrict sum_loss, const fl
 
 /* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) * (exp(p - lse) - (0..N == label)),
  *     0); d_s_bias[N] (+)= sum over B of d_p
- * names.model:12   le+where+sub+exp+eq+mul+... */
-static void k5_d_s_bias(float *restrict d_p_, float *restrict d_s_bias, float *restrict work,
-                        const int32_t *restrict label, const float *restrict p_,
-                        const float *restrict lse, float seed_loss, bool add, ptrdiff_t B)
+ * names.model:13   le+where+sub+exp+eq+mul+... */
+static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restrict work,
+                   const int32_t *restrict label, const float *restrict p_,
+                   const float *restrict lse, float seed_loss, bool add, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
     RT_PARALLEL_FOR(1, B*N)
@@ -241,7 +240,7 @@ static void k5_d_s_bias(float *restrict d_p_, float *restrict d_s_bias, float *r
     rt_add_rows_f32(d_s_bias, work, chunks, N, add);
 }
 
-/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12  matmul */
+/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12  gradient of k3, matmul */
 static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
                     const float *restrict s_weight, ptrdiff_t B)
 {
@@ -249,7 +248,7 @@ static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
     rt_matmul_f32(d_at, d_p_, s_weight, shape);
 }
 
-/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12  matmul */
+/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12  gradient of k3, matmul */
 static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_,
                           const float *restrict at_, bool add, ptrdiff_t B)
 {
@@ -259,12 +258,12 @@ static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_
 
 /* d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt_exp_a * (1 - k1_a^2), 0);
  *     d_restrict_bias[int_max] (+)= sum over B of d_restrict
- * names.model:9   lt+mul+sub+where+sum */
-static void k8_d_restrict_bias(float *restrict d_restrict, float *restrict d_restrict_bias,
-                               float *restrict work, const float *restrict rt_exp_,
-                               const float *restrict d_at, const float *restrict n_,
-                               const float *restrict rt_exp_a_, const float *restrict k1_a_,
-                               bool add, ptrdiff_t B)
+ * names.model:9   gradient of k2, lt+mul+sub+where+sum */
+static void k8_d_restrict(float *restrict d_restrict, float *restrict d_restrict_bias,
+                          float *restrict work, const float *restrict rt_exp_,
+                          const float *restrict d_at, const float *restrict n_,
+                          const float *restrict rt_exp_a_, const float *restrict k1_a_, bool add,
+                          ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
     RT_PARALLEL_FOR(1, B*int_max)
@@ -288,7 +287,7 @@ static void k8_d_restrict_bias(float *restrict d_restrict, float *restrict d_res
 }
 
 /* d_restrict_weight[int_max,int_max] (+)= d_restrict[B,int_max]' @ float[B,int_max]
- * names.model:9   matmul */
+ * names.model:9   gradient of k1, matmul */
 static void k9_d_restrict_weight(float *restrict d_restrict_weight,
                                  const float *restrict d_restrict, const float *restrict float_,
                                  bool add, ptrdiff_t B)
@@ -395,7 +394,7 @@ static void double__forward(const float *p, const float *float_, const float *n_
     /* 3    names.model:12  output p = s(at) */
     k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
     /* 4    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
-    k4_sum_loss(lse, &s->sum[S_loss], p_, label, n.B);
+    k4_lse(lse, &s->sum[S_loss], p_, label, n.B);
 }
 
 /* evaluation: adds to the sums */
@@ -440,28 +439,27 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
                              const int32_t *label, void *arena, const RtStep *s, Dims n)
 {
     const Plan at = double__plan(n);
-    float *p_ = RT_AT(arena, at.p_);                                     /* [B,N] */
-    float *lse = RT_AT(arena, at.lse);                                   /* [B] */
-    float *d_p_ = RT_AT(arena, at.d_p_);                                 /* [B,N] */
-    float *work_d_s_bias = RT_AT(arena, at.work_d_s_bias);               /* [64,N] */
-    float *d_at = RT_AT(arena, at.d_at);                                 /* [B,int_max] */
-    float *at_ = RT_AT(arena, at.at_);                                   /* [B,int_max] */
-    float *rt_exp_ = RT_AT(arena, at.rt_exp_);                           /* [B,int_max] */
-    float *rt_exp_a_ = RT_AT(arena, at.rt_exp_a_);                       /* [B,int_max] */
-    float *k1_a_ = RT_AT(arena, at.k1_a_);                               /* [B,int_max] */
-    float *d_restrict = RT_AT(arena, at.d_restrict);                     /* [B,int_max] */
-    float *work_d_restrict_bias = RT_AT(arena, at.work_d_restrict_bias); /* [64,int_max] */
+    float *p_ = RT_AT(arena, at.p_);                           /* [B,N] */
+    float *lse = RT_AT(arena, at.lse);                         /* [B] */
+    float *d_p_ = RT_AT(arena, at.d_p_);                       /* [B,N] */
+    float *work_d_p = RT_AT(arena, at.work_d_p);               /* [64,N] */
+    float *d_at = RT_AT(arena, at.d_at);                       /* [B,int_max] */
+    float *at_ = RT_AT(arena, at.at_);                         /* [B,int_max] */
+    float *rt_exp_ = RT_AT(arena, at.rt_exp_);                 /* [B,int_max] */
+    float *rt_exp_a_ = RT_AT(arena, at.rt_exp_a_);             /* [B,int_max] */
+    float *k1_a_ = RT_AT(arena, at.k1_a_);                     /* [B,int_max] */
+    float *d_restrict = RT_AT(arena, at.d_restrict);           /* [B,int_max] */
+    float *work_d_restrict = RT_AT(arena, at.work_d_restrict); /* [64,int_max] */
 
     /* 5    undoes 4    names.model:13  d_p[B,N] = where(0 <= label, where(0 <= label, seed_lo... */
-    k5_d_s_bias(d_p_, d_p + P_s_bias, work_d_s_bias, label, p_, lse, (float)s->seed[S_loss], s->add,
-                n.B);
+    k5_d_p(d_p_, d_p + P_s_bias, work_d_p, label, p_, lse, (float)s->seed[S_loss], s->add, n.B);
     /* 6    undoes 3    names.model:12  d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max] */
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
     /* 7    undoes 3    names.model:12  d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max] */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
     /* 8    undoes 2    names.model:11  d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * r... */
-    k8_d_restrict_bias(d_restrict, d_p + P_restrict_bias, work_d_restrict_bias, rt_exp_, d_at, n_,
-                       rt_exp_a_, k1_a_, s->add, n.B);
+    k8_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
+                  k1_a_, s->add, n.B);
     /* 9    undoes 1    names.model:9  d_restrict_weight[int_max,int_max] (+)= d_restrict[B,in... */
     k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
 }

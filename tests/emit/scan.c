@@ -67,55 +67,55 @@ static const RtParam scan_params[] = {
 /* The arena of a training step: 38 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer                    shape          type      offset       bytes  written  last read
- *   z                         [L + 1,B,T,H]  f32            0       12288        1         23
- *   deep_s                    [T + 1,B,H]    f32        28672        4352        2          7
- *   deep_s_2                  [L,T,B,H]      f32        12288        8192        2         23
- *   deep_s_a                  [B,H]          f32        33024         256        4          6
- *   deep_s_3                  [L,T,B,H]      f32        20480        8192        2         23
- *   last_y_a                  [B,H]          f32        29184         256        8         14  o...
- *   guess                     [B,2]          f32        28672         128        9         10  o...
- *   loss_a                    [B,2]          f32        29440         128       10         12  o...
- *   d_guess                   [B,2]          f32        29568         128       12         14  o...
- *   d_z_a                     [B,H]          f32        32768         256       13         15  o...
- *   d_z_b                     [B,H]          f32        32768         256       15         16  i...
- *   d_z                       [B,T,H]        f32        28672        4096       16         25  o...
- *   d_deep_s                  [B,H]          f32        37888         256       17         22
- *   d_deep_step_wh_y          [B,H]          f32        38144         256       18         22
- *   d_deep_xt                 [T,B,H]        f32        32768        4096       17         23  o...
- *   work_d_last_bias          [64,2]         f32        28672         512       12         12  o...
- *   work_d_deep_step_wx_bias  [64,H]         f32        36864        1024       18         18
+ *   buffer                 shape          type      offset       bytes  written  last read
+ *   z                      [L + 1,B,T,H]  f32            0       12288        1         23
+ *   deep_s                 [T + 1,B,H]    f32        28672        4352        2          7
+ *   deep_s_2               [L,T,B,H]      f32        12288        8192        2         23
+ *   deep_s_a               [B,H]          f32        33024         256        4          6
+ *   deep_s_3               [L,T,B,H]      f32        20480        8192        2         23
+ *   last_y_a               [B,H]          f32        29184         256        8         14  over...
+ *   guess                  [B,2]          f32        28672         128        9         10  over...
+ *   loss_a                 [B,2]          f32        29440         128       10         12  over...
+ *   d_guess                [B,2]          f32        29568         128       12         14  over...
+ *   d_last_y_a             [B,H]          f32        32768         256       13         15  over...
+ *   d_z_a                  [B,H]          f32        32768         256       15         16  in p...
+ *   d_z                    [B,T,H]        f32        28672        4096       16         25  over...
+ *   d_deep_s               [B,H]          f32        37888         256       17         22
+ *   d_deep_step_wh_y       [B,H]          f32        38144         256       18         22
+ *   d_deep_xt              [T,B,H]        f32        32768        4096       17         23  over...
+ *   work_d_guess           [64,2]         f32        28672         512       12         12  over...
+ *   work_d_deep_step_wh_y  [64,H]         f32        36864        1024       18         18
  */
 
 typedef struct { size_t z, deep_s, deep_s_2, deep_s_a, deep_s_3, last_y_a, guess, loss_a, d_guess,
-        d_z_a, d_z_b, d_z, d_deep_s, d_deep_step_wh_y, d_deep_xt, work_d_last_bias,
-        work_d_deep_step_wx_bias, bytes; } Plan;
+        d_last_y_a, d_z_a, d_z, d_deep_s, d_deep_step_wh_y, d_deep_xt, work_d_guess,
+        work_d_deep_step_wh_y, bytes; } Plan;
 
 static Plan scan_plan(Dims n)
 {
     Plan at;
-    at.z                        = 0;
-    at.deep_s_2                 = at.z + RT_SIZE(float, n.B*n.T*H*L + n.B*n.T*H);
-    at.deep_s_3                 = at.deep_s_2 + RT_SIZE(float, n.B*n.T*H*L);
-    at.deep_s                   = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.deep_s_a                 = at.deep_s + RT_SIZE(float, n.B*n.T*H + n.B*H);
-    at.work_d_last_bias         = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.guess                    = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.last_y_a                 = at.work_d_last_bias + RT_SIZE(float, 128);
-    at.last_y_a                 = rt_above(at.last_y_a, at.guess + RT_SIZE(float, 2*n.B));
-    at.loss_a                   = at.last_y_a + RT_SIZE(float, n.B*H);
-    at.d_guess                  = at.loss_a + RT_SIZE(float, 2*n.B);
-    at.d_z                      = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.d_z_a                    = at.d_guess + RT_SIZE(float, 2*n.B);
-    at.d_z_a                    = rt_above(at.d_z_a, at.d_z + RT_SIZE(float, n.B*n.T*H));
-    at.d_z_b                    = at.d_z_a;
-    at.d_deep_xt                = at.d_z + RT_SIZE(float, n.B*n.T*H);
-    at.work_d_deep_step_wx_bias = at.d_deep_xt + RT_SIZE(float, n.B*n.T*H);
-    at.d_deep_s                 = at.work_d_deep_step_wx_bias + RT_SIZE(float, 64*H);
-    at.d_deep_step_wh_y         = at.d_deep_s + RT_SIZE(float, n.B*H);
-    at.bytes                    = at.deep_s_a + RT_SIZE(float, n.B*H);
-    at.bytes                    = rt_above(at.bytes, at.d_z_a + RT_SIZE(float, n.B*H));
-    at.bytes                    = rt_above(at.bytes, at.d_deep_step_wh_y + RT_SIZE(float, n.B*H));
+    at.z                     = 0;
+    at.deep_s_2              = at.z + RT_SIZE(float, n.B*n.T*H*L + n.B*n.T*H);
+    at.deep_s_3              = at.deep_s_2 + RT_SIZE(float, n.B*n.T*H*L);
+    at.deep_s                = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
+    at.deep_s_a              = at.deep_s + RT_SIZE(float, n.B*n.T*H + n.B*H);
+    at.work_d_guess          = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
+    at.guess                 = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
+    at.last_y_a              = at.work_d_guess + RT_SIZE(float, 128);
+    at.last_y_a              = rt_above(at.last_y_a, at.guess + RT_SIZE(float, 2*n.B));
+    at.loss_a                = at.last_y_a + RT_SIZE(float, n.B*H);
+    at.d_guess               = at.loss_a + RT_SIZE(float, 2*n.B);
+    at.d_z                   = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
+    at.d_last_y_a            = at.d_guess + RT_SIZE(float, 2*n.B);
+    at.d_last_y_a            = rt_above(at.d_last_y_a, at.d_z + RT_SIZE(float, n.B*n.T*H));
+    at.d_z_a                 = at.d_last_y_a;
+    at.d_deep_xt             = at.d_z + RT_SIZE(float, n.B*n.T*H);
+    at.work_d_deep_step_wh_y = at.d_deep_xt + RT_SIZE(float, n.B*n.T*H);
+    at.d_deep_s              = at.work_d_deep_step_wh_y + RT_SIZE(float, 64*H);
+    at.d_deep_step_wh_y      = at.d_deep_s + RT_SIZE(float, n.B*H);
+    at.bytes                 = at.deep_s_a + RT_SIZE(float, n.B*H);
+    at.bytes                 = rt_above(at.bytes, at.d_last_y_a + RT_SIZE(float, n.B*H));
+    at.bytes                 = rt_above(at.bytes, at.d_deep_step_wh_y + RT_SIZE(float, n.B*H));
     return at;
 }
 
@@ -268,7 +268,7 @@ static void k9_guess(float *restrict guess, const float *restrict last_y_a,
     rt_matmul_f32(guess, last_y_a, last_weight, shape);
 }
 
-/* loss_a[B,2] = guess[B,2] - y[B,2]; sum_loss += sum over B,2 of loss[B,2]^2
+/* loss_a[B,2] = guess[B,2] - y[B,2]; sum_loss += sum over B,2 of loss_a[B,2]^2
  * scan.model:26   sub+mul+sum */
 static void k10_sum_loss(float *restrict loss_a, double *restrict sum_loss,
                          const float *restrict guess, const float *restrict y, ptrdiff_t B)
@@ -315,10 +315,9 @@ static void k11_sum_loss_b(double *restrict sum_loss_b, const float *restrict z,
 }
 
 /* d_guess[B,2] = seed_loss * 2 * loss_a[B,2]; d_last_bias[2] (+)= sum over B of d_guess[B,2]
- * scan.model:25   mul+sum */
-static void k12_d_last_bias(float *restrict d_guess, float *restrict d_last_bias,
-                            float *restrict work, const float *restrict loss_a, float seed_loss,
-                            bool add, ptrdiff_t B)
+ * scan.model:26   mul+sum */
+static void k12_d_guess(float *restrict d_guess, float *restrict d_last_bias, float *restrict work,
+                        const float *restrict loss_a, float seed_loss, bool add, ptrdiff_t B)
 {
     const float a = seed_loss * 2;
     const int chunks = rt_chunks(B);
@@ -339,12 +338,12 @@ static void k12_d_last_bias(float *restrict d_guess, float *restrict d_last_bias
     rt_add_rows_f32(d_last_bias, work, chunks, 2, add);
 }
 
-/* d_z_a[B,H] = d_guess[B,2] @ last_weight[2,H]   scan.model:25           matmul */
-static void k13_d_z_a(float *restrict d_z_a, const float *restrict d_guess,
-                      const float *restrict last_weight, ptrdiff_t B)
+/* d_last_y_a[B,H] = d_guess[B,2] @ last_weight[2,H]  scan.model:25  matmul */
+static void k13_d_last_y_a(float *restrict d_last_y_a, const float *restrict d_guess,
+                           const float *restrict last_weight, ptrdiff_t B)
 {
     const RtMatmul shape = { .m = B, .n = H, .k = 2 };
-    rt_matmul_f32(d_z_a, d_guess, last_weight, shape);
+    rt_matmul_f32(d_last_y_a, d_guess, last_weight, shape);
 }
 
 /* d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H]  scan.model:25  matmul */
@@ -355,17 +354,17 @@ static void k14_d_last_weight(float *restrict d_last_weight, const float *restri
     rt_matmul_f32(d_last_weight, d_guess, last_y_a, shape);
 }
 
-/* d_z_b[B,H] = d_z_a[B,H] / T                    scan.model:25           div */
-static void k15_d_z_b(float *d_z_b, const float *d_z_a, ptrdiff_t B, ptrdiff_t T)
+/* d_z_a[B,H] = d_last_y_a[B,H] / T               scan.model:25           div */
+static void k15_d_z_a(float *d_z_a, const float *d_last_y_a, ptrdiff_t B, ptrdiff_t T)
 {
     RT_PARALLEL_SIMD(B*H)
     for (ptrdiff_t i = 0; i < B*H; i++)
-        d_z_b[i] = d_z_a[i] / (float)T;
+        d_z_a[i] = d_last_y_a[i] / (float)T;
 }
 
-/* d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,:]) + d_z_b[B,H]
+/* d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,:]) + d_z_a[B,H]
  * scan.model:24   le+mul+where+add */
-static void k16_d_z(float *restrict d_z, const float *restrict z, const float *restrict d_z_b,
+static void k16_d_z(float *restrict d_z, const float *restrict z, const float *restrict d_z_a,
                     float seed_loss_b, ptrdiff_t B, ptrdiff_t T)
 {
     const float a = seed_loss_b * 2;
@@ -376,7 +375,7 @@ static void k16_d_z(float *restrict d_z, const float *restrict z, const float *r
             RT_SIMD()
             for (int ih = 0; ih < H; ih++)
                 d_z[ib*T*H + it*H + ih] = (b ? a * (b ? z[ib*T*H + ih + (T*H - H)] : 0.0f) : 0.0f) +
-                        d_z_b[ib*H + ih];
+                        d_z_a[ib*H + ih];
         }
 }
 
@@ -391,11 +390,11 @@ static void k17_d_deep_s(float *restrict d_deep_s, ptrdiff_t B)
 /* d_deep_step_wh_y[B,H] = (d_deep_s + d_z) * (1 - deep_s_3^2); d_deep_step_wx_bias[H] (+)= sum over
  *     B of d_deep_step_wh_y
  * scan.model:8   add+mul+sub+sum */
-static void k18_d_deep_step_wx_bias(float *restrict d_deep_step_wh_y,
-                                    float *restrict d_deep_step_wx_bias, float *restrict work,
-                                    const float *restrict d_deep_s, const float *restrict d_z,
-                                    const float *restrict deep_s_3, bool add_later, ptrdiff_t B,
-                                    ptrdiff_t T)
+static void k18_d_deep_step_wh_y(float *restrict d_deep_step_wh_y,
+                                 float *restrict d_deep_step_wx_bias, float *restrict work,
+                                 const float *restrict d_deep_s, const float *restrict d_z,
+                                 const float *restrict deep_s_3, bool add_later, ptrdiff_t B,
+                                 ptrdiff_t T)
 {
     const int chunks = rt_chunks(B);
     RT_PARALLEL_FOR(1, B*H)
@@ -726,16 +725,15 @@ static void scan_backward_2(const float *p, float *d_p, void *arena, const Plan 
     float *deep_s_3 = (float *)RT_AT(arena, at->deep_s_3) + il*n.B*n.T*H + it*n.B*H; /* [B,H] */
     float *d_deep_step_wh_y = RT_AT(arena, at->d_deep_step_wh_y);      /* [B,H] */
     float *d_p_deep = d_p + P_deep + il*P_deep_STRIDE;                 /* this repetition of deep */
-    float *work_d_deep_step_wx_bias = RT_AT(arena, at->work_d_deep_step_wx_bias); /* [64,H] */
+    float *work_d_deep_step_wh_y = RT_AT(arena, at->work_d_deep_step_wh_y); /* [64,H] */
     const float *p_deep = p + P_deep + il*P_deep_STRIDE;               /* this repetition of deep */
     float *deep_s_2 = (float *)RT_AT(arena, at->deep_s_2) + il*n.B*n.T*H + it*n.B*H; /* [B,H] */
     float *d_deep_xt = (float *)RT_AT(arena, at->d_deep_xt) + it*n.B*H; /* [B,H] */
     float *z = (float *)RT_AT(arena, at->z) + il*n.B*n.T*H + it*H;     /* [T,H] */
 
     /* 18   undoes 6    scan.model:8  d_deep_step_wh_y[B,H] = (d_deep_s + d_z) * (1 - deep_s_3... */
-    k18_d_deep_step_wx_bias(d_deep_step_wh_y, d_p_deep + P_deep_step_wx_bias,
-                            work_d_deep_step_wx_bias, d_deep_s, d_z, deep_s_3,
-                            s->add || it < n.T - 1, n.B, n.T);
+    k18_d_deep_step_wh_y(d_deep_step_wh_y, d_p_deep + P_deep_step_wx_bias, work_d_deep_step_wh_y,
+                         d_deep_s, d_z, deep_s_3, s->add || it < n.T - 1, n.B, n.T);
     /* 19   undoes 6    scan.model:8  d_deep_s[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wh_wei... */
     k19_d_deep_s(d_deep_s, d_deep_step_wh_y, p_deep + P_deep_step_wh_weight, n.B);
     /* 20   undoes 6    scan.model:8  d_deep_step_wh_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @... */
@@ -770,26 +768,26 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
                           Dims n)
 {
     const Plan at = scan_plan(n);
-    float *loss_a = RT_AT(arena, at.loss_a);                     /* [B,2] */
-    float *d_guess = RT_AT(arena, at.d_guess);                   /* [B,2] */
-    float *work_d_last_bias = RT_AT(arena, at.work_d_last_bias); /* [64,2] */
-    float *d_z_a = RT_AT(arena, at.d_z_a);                       /* [B,H] */
-    float *last_y_a = RT_AT(arena, at.last_y_a);                 /* [B,H] */
-    float *d_z_b = RT_AT(arena, at.d_z_b);                       /* [B,H] */
-    float *z = RT_AT(arena, at.z);                               /* [L + 1,B,T,H] */
-    float *d_z = RT_AT(arena, at.d_z);                           /* [B,T,H] */
+    float *loss_a = RT_AT(arena, at.loss_a);             /* [B,2] */
+    float *d_guess = RT_AT(arena, at.d_guess);           /* [B,2] */
+    float *work_d_guess = RT_AT(arena, at.work_d_guess); /* [64,2] */
+    float *d_last_y_a = RT_AT(arena, at.d_last_y_a);     /* [B,H] */
+    float *last_y_a = RT_AT(arena, at.last_y_a);         /* [B,H] */
+    float *d_z_a = RT_AT(arena, at.d_z_a);               /* [B,H] */
+    float *z = RT_AT(arena, at.z);                       /* [L + 1,B,T,H] */
+    float *d_z = RT_AT(arena, at.d_z);                   /* [B,T,H] */
 
     /* 12   undoes 10   scan.model:26  d_guess[B,2] = seed_loss * 2 * loss_a[B,2]; d_last_bias... */
-    k12_d_last_bias(d_guess, d_p + P_last_bias, work_d_last_bias, loss_a, (float)s->seed[S_loss],
-                    s->add, n.B);
-    /* 13   undoes 9    scan.model:25  d_z_a[B,H] = d_guess[B,2] @ last_weight[2,H] */
-    k13_d_z_a(d_z_a, d_guess, p + P_last_weight, n.B);
+    k12_d_guess(d_guess, d_p + P_last_bias, work_d_guess, loss_a, (float)s->seed[S_loss], s->add,
+                n.B);
+    /* 13   undoes 9    scan.model:25  d_last_y_a[B,H] = d_guess[B,2] @ last_weight[2,H] */
+    k13_d_last_y_a(d_last_y_a, d_guess, p + P_last_weight, n.B);
     /* 14   undoes 9    scan.model:25  d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H] */
     k14_d_last_weight(d_p + P_last_weight, d_guess, last_y_a, s->add, n.B);
-    /* 15   undoes 9    scan.model:25  d_z_b[B,H] = d_z_a[B,H] / T */
-    k15_d_z_b(d_z_b, d_z_a, n.B, n.T);
+    /* 15   undoes 9    scan.model:25  d_z_a[B,H] = d_last_y_a[B,H] / T */
+    k15_d_z_a(d_z_a, d_last_y_a, n.B, n.T);
     /* 16   undoes 11   scan.model:26  d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,... */
-    k16_d_z(d_z, z + n.B*n.T*H*L, d_z_b, (float)s->seed[S_loss_b], n.B, n.T);
+    k16_d_z(d_z, z + n.B*n.T*H*L, d_z_a, (float)s->seed[S_loss_b], n.B, n.T);
     /* 17..23  scan.model:24  for i in 0..L { z = deep[i](z) } */
     for (int il = L - 1; il >= 0; il--)
         pass_backward(p, d_p, arena, &at, s, n, il);

@@ -40,26 +40,26 @@ static const RtParam tiny_params[] = {
 /* The arena of a training step: 1.2 KiB at B = 32.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer    shape   type      offset       bytes  written  last read
- *   h_a       [B,O]   f32            0         256        1          2
- *   h         [B,O]   f32          512         256        2          3
- *   loss_a    [B,O]   f32          768         256        2          3
- *   d_b_a     [B,O]   f32         1024         256        3          4
- *   work_d_b  [64,O]  f32            0         512        3          3  over h_a
+ *   buffer      shape   type      offset       bytes  written  last read
+ *   h_a         [B,O]   f32            0         256        1          2
+ *   h           [B,O]   f32          512         256        2          3
+ *   loss_a      [B,O]   f32          768         256        2          3
+ *   d_h_a       [B,O]   f32         1024         256        3          4
+ *   work_d_h_a  [64,O]  f32            0         512        3          3  over h_a
  */
 
-typedef struct { size_t h_a, h, loss_a, d_b_a, work_d_b, bytes; } Plan;
+typedef struct { size_t h_a, h, loss_a, d_h_a, work_d_h_a, bytes; } Plan;
 
 static Plan tiny_plan(Dims n)
 {
     Plan at;
-    at.h_a      = 0;
-    at.work_d_b = 0;
-    at.h        = at.work_d_b + RT_SIZE(float, 64*O);
-    at.h        = rt_above(at.h, at.h_a + RT_SIZE(float, n.B*O));
-    at.loss_a   = at.h + RT_SIZE(float, n.B*O);
-    at.d_b_a    = at.loss_a + RT_SIZE(float, n.B*O);
-    at.bytes    = at.d_b_a + RT_SIZE(float, n.B*O);
+    at.h_a        = 0;
+    at.work_d_h_a = 0;
+    at.h          = at.work_d_h_a + RT_SIZE(float, 64*O);
+    at.h          = rt_above(at.h, at.h_a + RT_SIZE(float, n.B*O));
+    at.loss_a     = at.h + RT_SIZE(float, n.B*O);
+    at.d_h_a      = at.loss_a + RT_SIZE(float, n.B*O);
+    at.bytes      = at.d_h_a + RT_SIZE(float, n.B*O);
     return at;
 }
 
@@ -95,10 +95,10 @@ static void k1_h_a(float *restrict h_a, const float *restrict x, const float *re
     rt_matmul_f32(h_a, x, w, shape);
 }
 
-/* h[B,O] = tanh(h_a); loss_a[B,O] = h - y; sum_loss += sum over B,O of loss^2
- * tiny.model:9   tanh+sub+mul+sum */
-static void k2_sum_loss(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
-                        const float *restrict h_a, const float *restrict y, ptrdiff_t B)
+/* h[B,O] = tanh(h_a); loss_a[B,O] = h - y; sum_loss += sum over B,O of loss_a^2
+ * tiny.model:8   tanh+sub+mul+sum */
+static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
+                 const float *restrict h_a, const float *restrict y, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B*O);
     double part_sum_loss[RT_CHUNKS];
@@ -120,11 +120,11 @@ static void k2_sum_loss(float *restrict h, float *restrict loss_a, double *restr
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* d_b_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O] (+)= sum over B of d_b
- * tiny.model:8   mul+sub+sum */
-static void k3_d_b(float *restrict d_b_a, float *restrict d_b, float *restrict work,
-                   const float *restrict loss_a, const float *restrict h, float seed_loss, bool add,
-                   ptrdiff_t B)
+/* d_h_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O] (+)= sum over B of d_h_a
+ * tiny.model:8   gradient of k2, mul+sub+sum */
+static void k3_d_h_a(float *restrict d_h_a, float *restrict d_b, float *restrict work,
+                     const float *restrict loss_a, const float *restrict h, float seed_loss,
+                     bool add, ptrdiff_t B)
 {
     const float a = seed_loss * 2;
     const int chunks = rt_chunks(B);
@@ -138,7 +138,7 @@ static void k3_d_b(float *restrict d_b_a, float *restrict d_b, float *restrict w
             for (int io = 0; io < O; io++) {
                 const float b = h[ib*O + io];
                 const float c = a * loss_a[ib*O + io] * (1 - b * b);
-                d_b_a[ib*O + io] = c;
+                d_h_a[ib*O + io] = c;
                 part_d_b[io] += c;
             }
         }
@@ -146,12 +146,12 @@ static void k3_d_b(float *restrict d_b_a, float *restrict d_b, float *restrict w
     rt_add_rows_f32(d_b, work, chunks, O, add);
 }
 
-/* d_w[D,O] (+)= x[B,D]' @ d_b_a[B,O]             tiny.model:8            matmul */
-static void k4_d_w(float *restrict d_w, const float *restrict x, const float *restrict d_b_a,
+/* d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O]             tiny.model:8            gradient of k1, matmul */
+static void k4_d_w(float *restrict d_w, const float *restrict x, const float *restrict d_h_a,
                    bool add, ptrdiff_t B)
 {
     const RtMatmul shape = { .m = D, .n = O, .k = B, .ta = true, .add = add };
-    rt_matmul_f32(d_w, x, d_b_a, shape);
+    rt_matmul_f32(d_w, x, d_h_a, shape);
 }
 
 /* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9  tanh+sub+mul+sum */
@@ -196,10 +196,8 @@ static void tiny_forward(const float *p, const float *x, const float *y, void *a
     float *h = RT_AT(arena, at.h);              /* [B,O] */
     float *loss_a = RT_AT(arena, at.loss_a);    /* [B,O] */
 
-    /* 1    tiny.model:8  h = tanh(x @ w + b) */
-    k1_h_a(h_a, x, p + P_w, p + P_b, n.B);
-    /* 2    tiny.model:9  loss = mean((h - y)^2) */
-    k2_sum_loss(h, loss_a, &s->sum[S_loss], h_a, y, n.B);
+    k1_h_a(h_a, x, p + P_w, p + P_b, n.B);          /* 1    tiny.model:8  h = tanh(x @ w + b) */
+    k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:8  h = tanh(x @ w + b) */
 }
 
 /* evaluation: adds to the sums */
@@ -219,15 +217,15 @@ static void tiny_evaluate(const float *p, const float *x, const float *y, void *
 static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep *s, Dims n)
 {
     const Plan at = tiny_plan(n);
-    float *loss_a = RT_AT(arena, at.loss_a);     /* [B,O] */
-    float *h = RT_AT(arena, at.h);               /* [B,O] */
-    float *d_b_a = RT_AT(arena, at.d_b_a);       /* [B,O] */
-    float *work_d_b = RT_AT(arena, at.work_d_b); /* [64,O] */
+    float *loss_a = RT_AT(arena, at.loss_a);         /* [B,O] */
+    float *h = RT_AT(arena, at.h);                   /* [B,O] */
+    float *d_h_a = RT_AT(arena, at.d_h_a);           /* [B,O] */
+    float *work_d_h_a = RT_AT(arena, at.work_d_h_a); /* [64,O] */
 
-    /* 3    undoes 2    tiny.model:9  d_b_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O]... */
-    k3_d_b(d_b_a, d_p + P_b, work_d_b, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
-    /* 4    undoes 1    tiny.model:8  d_w[D,O] (+)= x[B,D]' @ d_b_a[B,O] */
-    k4_d_w(d_p + P_w, x, d_b_a, s->add, n.B);
+    /* 3    undoes 2    tiny.model:8  d_h_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O]... */
+    k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
+    /* 4    undoes 1    tiny.model:8  d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O] */
+    k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */
