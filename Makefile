@@ -24,6 +24,9 @@ SANFLAGS = $(if $(SAN),-fsanitize=address$(,)undefined -fno-sanitize-recover=all
 ,        := ,
 VERSION  = 0.1
 
+# One short line per file; V=1 shows the commands.
+say = $(if $(V),,@echo '  $(1)  $(patsubst $(BUILD)/%,%,$(2))' && )
+
 # ---- what is here: probes compile and link ----------------------------------------------------
 
 probe = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | \
@@ -55,11 +58,11 @@ all: $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs \
      $(BUILD)/include/rt.h $(BUILD)/include/num.h $(BUILD)/prelude.model
 
 $(BUILD)/gradcc: $(CC_OBJ)
-	$(CC) $(SANFLAGS) -o $@ $^ -lm
+	$(call say,link,$@)$(CC) $(SANFLAGS) -o $@ $^ -lm
 
 $(BUILD)/libgradcc_rt.a: $(RT_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,ar  ,$@)ar rcs $@ $^
 
 # What an emitted program is linked with besides the runtime; gradcc reads it.
 $(BUILD)/rt.libs: Makefile
@@ -77,22 +80,22 @@ $(BUILD)/prelude.model: models/prelude.model
 
 $(BUILD)/compiler/%.o: compiler/%.c | $(BUILD)/grammar/parser.h
 	@mkdir -p $(@D)
-	$(CC) $(CC_FLAGS) -DGRADCC_VERSION='"$(VERSION)"' -c -o $@ $<
+	$(call say,cc  ,$<)$(CC) $(CC_FLAGS) -DGRADCC_VERSION='"$(VERSION)"' -c -o $@ $<
 
 $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
-	$(CC) $(RT_FLAGS) -c -o $@ $<
+	$(call say,cc  ,$<)$(CC) $(RT_FLAGS) -c -o $@ $<
 
 $(BUILD)/grammar/parser.c $(BUILD)/grammar/parser.h &: grammar/parser.y
 	@mkdir -p $(@D)
-	bison -Wall -Wcounterexamples -Werror -d -o $(BUILD)/grammar/parser.c $<
+	$(call say,gen ,$<)bison -Wall -Wcounterexamples -Werror -d -o $(BUILD)/grammar/parser.c $<
 
 $(BUILD)/grammar/lexer.c $(BUILD)/grammar/lexer.h &: grammar/lexer.l
 	@mkdir -p $(@D)
-	flex -o $(BUILD)/grammar/lexer.c --header-file=$(BUILD)/grammar/lexer.h $<
+	$(call say,gen ,$<)flex -o $(BUILD)/grammar/lexer.c --header-file=$(BUILD)/grammar/lexer.h $<
 
 $(BUILD)/grammar/%.o: $(BUILD)/grammar/%.c $(BUILD)/grammar/parser.h $(BUILD)/grammar/lexer.h
-	$(CC) $(CC_FLAGS) $(GEN_FLAGS) -Igrammar -c -o $@ $<
+	$(call say,cc  ,$<)$(CC) $(CC_FLAGS) $(GEN_FLAGS) -Igrammar -c -o $@ $<
 
 -include $(CC_OBJ:.o=.d) $(RT_OBJ:.o=.d)
 
@@ -111,11 +114,11 @@ deps:
 # ---- demo, tests, benchmarks --------------------------------------------------------------------
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@BUILD=$(BUILD) tests/demo.sh $(DATA)
 
 test: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@BUILD=$(BUILD) CC=$(CC) tests/run.sh
 
 test-long: all
