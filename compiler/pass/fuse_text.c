@@ -207,7 +207,10 @@ static void write_reduce(Writer *w, Text *t, Node *n, int outer)
 static void write_slice(Writer *w, Text *t, Node *n)
 {
     Fuser *f = w->s->f;
+    bool   shapes = w->shapes;
+    w->shapes = false;
     write_node(w, t, n->in[0], 8);
+    w->shapes = shapes;
     text_put(t, "[");
     for (int k = 0; k < n->type->rank; k++) {
         const Dim *hi = dim_add(f->ds, n->attr.lo[k], n->type->dim[k]);

@@ -949,7 +949,7 @@ static void k33_d_wte_weight(float *restrict d_wte_weight, const int32_t *restri
     }
 }
 
-/* x[B,T,C] = wte_weight[tokens[B,T]] + wpe_weight[Tmax,C][0..T,:]  gpt.model:25  gather+add */
+/* x[B,T,C] = wte_weight[tokens[B,T]] + wpe_weight[0..T,:]  gpt.model:25  gather+add */
 static void k34_x(float *restrict x, const int32_t *restrict tokens,
                   const float *restrict wte_weight, const float *restrict wpe_weight, ptrdiff_t B,
                   ptrdiff_t T)

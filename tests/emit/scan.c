@@ -291,7 +291,7 @@ static void k10_sum_loss(float *restrict loss_a, double *restrict sum_loss,
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* sum_loss_b += sum over B,1,H of z[B,T,H][:,T - 1..T,:]^2  scan.model:26  mul+sum */
+/* sum_loss_b += sum over B,1,H of z[:,T - 1..T,:]^2  scan.model:26  mul+sum */
 static void k11_sum_loss_b(double *restrict sum_loss_b, const float *restrict z, ptrdiff_t B,
                            ptrdiff_t T)
 {
@@ -362,7 +362,7 @@ static void k15_d_z_a(float *d_z_a, const float *d_last_y_a, ptrdiff_t B, ptrdif
         d_z_a[i] = d_last_y_a[i] / (float)T;
 }
 
-/* d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,:]) + d_z_a[B,H]
+/* d_z[B,T,H] = pad(seed_loss_b * 2 * z[:,T - 1..T,:]) + d_z_a[B,H]
  * scan.model:24   le+mul+where+add */
 static void k16_d_z(float *restrict d_z, const float *restrict z, const float *restrict d_z_a,
                     float seed_loss_b, ptrdiff_t B, ptrdiff_t T)
@@ -786,7 +786,7 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
     k14_d_last_weight(d_p + P_last_weight, d_guess, last_y_a, s->add, n.B);
     /* 15   undoes 9    scan.model:25  d_z_a[B,H] = d_last_y_a[B,H] / T */
     k15_d_z_a(d_z_a, d_last_y_a, n.B, n.T);
-    /* 16   undoes 11   scan.model:26  d_z[B,T,H] = pad(seed_loss_b * 2 * z[B,T,H][:,T - 1..T,... */
+    /* 16   undoes 11   scan.model:26  d_z[B,T,H] = pad(seed_loss_b * 2 * z[:,T - 1..T,:]) + d... */
     k16_d_z(d_z, z + n.B*n.T*H*L, d_z_a, (float)s->seed[S_loss_b], n.B, n.T);
     /* 17..23  scan.model:24  for i in 0..L { z = deep[i](z) } */
     for (int il = L - 1; il >= 0; il--)
