@@ -1,9 +1,9 @@
 /* checkpoint.c -- saving a checkpoint so that a run is never lost.
  *
  * In: parameters, optimizer state, counters. Out: DIR/step-00001000/ with model.safetensors,
- * optimizer.safetensors and manifest.json. The one idea: a checkpoint is written under another name,
- * synced, and renamed when it is complete, so a directory named step-N is whole whenever the program
- * or the machine stops. A failure is a warning: training goes on.
+ * optimizer.safetensors and manifest.json. The one idea: a checkpoint is written under another
+ * name, synced, and renamed when it is complete, so a directory named step-N is whole whenever the
+ * program or the machine stops. A failure is a warning: training goes on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* ---- saving ------------------------------------------------------------------------------------------ */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
 static int write_tensors(const char *path, const CkList *list, const char *metadata, CkFile *file)
 {
@@ -61,10 +61,11 @@ static void metadata_text(CkText *t, const RtModel *m, const RtCheckpoint *c)
 {
     ck_add(t, "{\"format\":\"gradcc\",\"model\":");
     ck_add_string(t, m->name);
-    ck_add(t, ",\"step\":\"%lld\",\"applied\":\"%lld\",\"skipped\":\"%lld\",\"samples\":\"%lld\","
-           "\"seed\":\"%llu\",\"data_hash\":\"%016llx\"}", (long long)c->step, (long long)c->applied,
-           (long long)c->skipped, (long long)c->samples, (unsigned long long)c->seed,
-           (unsigned long long)c->data_hash);
+    ck_add(t,
+           ",\"step\":\"%lld\",\"applied\":\"%lld\",\"skipped\":\"%lld\",\"samples\":\"%lld\","
+           "\"seed\":\"%llu\",\"data_hash\":\"%016llx\"}",
+           (long long)c->step, (long long)c->applied, (long long)c->skipped, (long long)c->samples,
+           (unsigned long long)c->seed, (unsigned long long)c->data_hash);
 }
 
 typedef struct {
@@ -150,8 +151,8 @@ static bool save_has_room(const char *dir, uint64_t bytes)
     if (room >= (double)bytes)
         return true;
     char need[RT_BYTES_TEXT], left[RT_BYTES_TEXT];
-    rt_warn("%s: no checkpoint was saved: it takes %s, the disk has %s free; training goes on, the last "
-            "checkpoint is intact", dir, rt_bytes((double)bytes, need), rt_bytes(room, left));
+    rt_warn("%s: no checkpoint was saved: it takes %s, the disk has %s free; training goes on, "
+            "the last checkpoint is intact", dir, rt_bytes((double)bytes, need), rt_bytes(room, left));
     return false;
 }
 
@@ -167,8 +168,8 @@ static int save_run(Save *s)
     if (failed) {
         const int error = errno;
         (void)ck_remove_directory(tmp.text);
-        rt_warn("%s: no checkpoint was saved: %s: %s; training goes on, the last checkpoint is intact",
-                final.text, s->at, strerror(error));
+        rt_warn("%s: no checkpoint was saved: %s: %s; training goes on, the last checkpoint is "
+                "intact", final.text, s->at, strerror(error));
     }
     return failed;
 }
@@ -180,8 +181,8 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
     int failed = -1;
     metadata_text(&s.metadata, m, c);
     if (rt_io.mkdir(dir, 0777) && errno != EEXIST)
-        rt_warn("%s: no checkpoint was saved: the directory cannot be made: %s; training goes on", dir,
-                strerror(errno));
+        rt_warn("%s: no checkpoint was saved: the directory cannot be made: %s; training goes on",
+                dir, strerror(errno));
     else if (s.metadata.failed || !ck_list_make(&s.params, m, (void *)(uintptr_t)p, NULL, 0)
              || !ck_list_make(&s.state, m, NULL, state, n_state))
         rt_warn("%s: no checkpoint was saved: out of memory; training goes on", dir);

@@ -34,7 +34,7 @@ typedef struct {                                /* a tensor to be saved, or want
 
 typedef struct { CkTensor *tensor; ptrdiff_t n; const char *dtype; } CkList;    /* sorted by name */
 
-/* ---- directory.c -------------------------------------------------------------------------------- */
+/* ---- directory.c ----------------------------------------------------------------------------- */
 
 #define CK_MODEL_FILE    "model.safetensors"
 #define CK_STATE_FILE    "optimizer.safetensors"
@@ -48,11 +48,11 @@ typedef struct { CkFound *at; int n; } CkFoundList;         /* n < 0: cannot be 
 CkFoundList ck_found_list(const char *dir);     /* complete checkpoints, newest first            */
 int  ck_remove_directory(const char *path);     /* with its files; 0, or -1 with errno           */
 
-/* The tensors of the model: with p the parameters, without it their optimizer state. false: no memory. */
+/* The tensors of the model: with p the parameters, without it their state. false: no memory. */
 bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *state, int n_state);
 void ck_list_free(CkList *list);
 
-/* ---- safetensors.c ------------------------------------------------------------------------------ */
+/* ---- safetensors.c --------------------------------------------------------------------------- */
 
 typedef struct {                                /* a tensor that a file has                      */
     const char  *name;
@@ -74,7 +74,8 @@ typedef struct {
 } StFile;
 
 /* Writes the tensors; hash: 32 hex digits of XXH3-128 over the file. 0, or -1 with errno. */
-int  st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes, char hash[CK_HASH_TEXT]);
+int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
+             char hash[CK_HASH_TEXT]);
 uint64_t st_size(const CkList *list);           /* bytes of data, for the check of disk space    */
 /* Opens a file and checks its header. */
 bool st_open(StFile *f, const char *path, CkProblem *problem);
@@ -82,7 +83,7 @@ bool st_open(StFile *f, const char *path, CkProblem *problem);
 bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem);
 void st_close(StFile *f);
 
-/* ---- manifest.c ---------------------------------------------------------------------------------- */
+/* ---- manifest.c ------------------------------------------------------------------------------ */
 
 typedef struct { char name[64]; uint64_t bytes; char hash[CK_HASH_TEXT]; } CkFile;
 

@@ -1,7 +1,7 @@
 /* directory.c -- the names in a run directory, and the list of what a model saves.
  *
- * In: a run directory. Out: its complete checkpoints, newest first. "Newest" is derived from the names;
- * there is no pointer that could be wrong.
+ * In: a run directory. Out: its complete checkpoints, newest first. "Newest" is derived from the
+ * names; there is no pointer that could be wrong.
  *
  *   step-N            a complete checkpoint (it has a manifest)
  *   step-N.tmp-PID    being written              removed at the next start
@@ -27,7 +27,7 @@ CkPath ck_path(const char *fmt, ...)
     return path;
 }
 
-/* ---- what is in a run directory ------------------------------------------------------------------- */
+/* ---- what is in a run directory -------------------------------------------------------------- */
 
 /* "step-00001000" or "step-00001000.replaced" */
 static bool found_parse(const char *name, CkFound *found)
@@ -123,14 +123,14 @@ void rt_checkpoint_clean(const char *dir)
     closedir(d);
 }
 
-/* ---- lists of tensors ------------------------------------------------------------------------------- */
+/* ---- lists of tensors ------------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const CkTensor *)a)->name, ((const CkTensor *)b)->name);
 }
 
-/* All repetitions of all parameters in a flat buffer, named PREFIXpath. names: NULL on no memory. */
+/* All repetitions of all parameters in a flat buffer, named PREFIXpath; false: no memory. */
 static bool list_add(CkList *list, const RtModel *m, const char *prefix, void *flat)
 {
     const size_t real = rt_real_bytes(m);

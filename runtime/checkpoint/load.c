@@ -19,11 +19,17 @@ typedef struct {
     int             n;                          /* files to read: 1 without the state             */
 } Load;
 
-/* ---- differences -------------------------------------------------------------------------------------- */
+/* ---- differences ----------------------------------------------------------------------------- */
 
-typedef struct { char text[3 * 1024]; size_t len; int shown, count; const char *title; } Differences;
+typedef struct {                                /* of one kind, as text                          */
+    const char *title;
+    char        text[3 * 1024];
+    size_t      len;
+    int         shown, count;
+} Differences;
 
-__attribute__((format(printf, 2, 3))) static void difference_add(Differences *d, const char *fmt, ...)
+__attribute__((format(printf, 2, 3)))
+static void difference_add(Differences *d, const char *fmt, ...)
 {
     char line[RT_NAME_TEXT + 160];
     va_list args;
@@ -63,7 +69,9 @@ static void match_file(StFile *f, const CkList *want, Differences kinds[3])
         have[i] = &f->tensor[i];
     qsort(have, (size_t)f->n, sizeof *have, have_by_name);
     for (ptrdiff_t i = 0, j = 0; i < f->n || j < want->n;) {
-        const int order = i == f->n ? 1 : j == want->n ? -1 : strcmp(have[i]->name, want->tensor[j].name);
+        int order = i == f->n ? 1 : -1;
+        if (i < f->n && j < want->n)
+            order = strcmp(have[i]->name, want->tensor[j].name);
         char is[128] = "", was[128] = "";
         if (order <= 0)
             shape_text(have[i]->rank, have[i]->shape, have[i]->dtype, was);
@@ -91,21 +99,21 @@ static bool match_all(Load *l, CkProblem *problem)
                              { .title = "changed" } };
     for (int i = 0; i < l->n; i++)
         match_file(&l->file[i], &l->want[i], kinds);
-    size_t n = (size_t)snprintf(problem->text, sizeof problem->text, "%s: the checkpoint is of another model",
-                                l->dir);
+    size_t n = (size_t)snprintf(problem->text, sizeof problem->text,
+                                "%s: the checkpoint is of another model", l->dir);
     bool good = true;
     for (int i = 0; i < 3; i++) {
         if (kinds[i].count == 0 || n >= sizeof problem->text)
             continue;
         good = false;
-        n += (size_t)snprintf(problem->text + n, sizeof problem->text - n, "\n  %s (%d):%s%s", kinds[i].title,
-                              kinds[i].count, kinds[i].text,
+        n += (size_t)snprintf(problem->text + n, sizeof problem->text - n, "\n  %s (%d):%s%s",
+                              kinds[i].title, kinds[i].count, kinds[i].text,
                               kinds[i].count > kinds[i].shown ? "\n    ..." : "");
     }
     return good;
 }
 
-/* ---- one checkpoint ------------------------------------------------------------------------------------ */
+/* ---- one checkpoint -------------------------------------------------------------------------- */
 
 static bool read_file(Load *l, int i, CkProblem *problem)
 {
@@ -114,8 +122,8 @@ static bool read_file(Load *l, int i, CkProblem *problem)
     if (!st_read(&l->file[i], hash, problem))
         return false;
     return strcmp(hash, file->hash) == 0
-        || ck_wrong(problem, "%s: damaged: its hash is %s, the manifest says %s", l->file[i].path, hash,
-                    file->hash);
+           || ck_wrong(problem, "%s: damaged: its hash is %s, the manifest says %s",
+                       l->file[i].path, hash, file->hash);
 }
 
 static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
@@ -132,12 +140,14 @@ static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
                     (unsigned long long)l->file[i].bytes, (unsigned long long)file->bytes);
 }
 
-/* All files of one directory. false: damaged. Ends the program if it is whole but of another model. */
+/* All files of one directory; false: damaged. A whole one of another model ends the program. */
 static bool load_files(Load *l, CkProblem *problem)
 {
-    const CkPath path[2] = { ck_path("%s/%s", l->dir, CK_MODEL_FILE), ck_path("%s/%s", l->dir, CK_STATE_FILE) };
+    const CkPath path[2] = { ck_path("%s/%s", l->dir, CK_MODEL_FILE),
+                             ck_path("%s/%s", l->dir, CK_STATE_FILE) };
     CkProblem differences;
-    bool good = manifest_read(ck_path("%s/%s", l->dir, CK_MANIFEST_FILE).text, &l->manifest, problem);
+    const CkPath manifest = ck_path("%s/%s", l->dir, CK_MANIFEST_FILE);
+    bool good = manifest_read(manifest.text, &l->manifest, problem);
     for (int i = 0; i < l->n && good; i++)
         good = open_file(l, i, path[i].text, problem);
     const bool same = good && match_all(l, &differences);
@@ -150,12 +160,13 @@ static bool load_files(Load *l, CkProblem *problem)
     return good;
 }
 
-static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTensor *state, int n_state,
-                           RtCheckpoint *c, CkProblem *problem)
+static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTensor *state,
+                           int n_state, RtCheckpoint *c, CkProblem *problem)
 {
     Load l = { .dir = dir, .m = m, .n = !p ? 0 : state && n_state > 0 ? 2 : 1 };
     l.file[0].fd = l.file[1].fd = -1;
-    if (!ck_list_make(&l.want[0], m, p, NULL, 0) || !ck_list_make(&l.want[1], m, NULL, state, n_state))
+    if (!ck_list_make(&l.want[0], m, p, NULL, 0)
+        || !ck_list_make(&l.want[1], m, NULL, state, n_state))
         rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");
     const bool good = load_files(&l, problem);
     ck_list_free(&l.want[0]);
@@ -167,13 +178,12 @@ static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTe
         rt_free((void *)(uintptr_t)l.manifest.c.config);
     }
     if (good && state && l.manifest.source_crc != m->source_crc)
-        rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program was made "
-                "from %s with %08x", dir, l.manifest.source, l.manifest.source_crc, m->source,
-                m->source_crc);
+        rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program "
+                "was made from %s with %08x", dir, l.manifest.source, l.manifest.source_crc, m->source, m->source_crc);
     return good;
 }
 
-/* ---- the newest that is whole --------------------------------------------------------------------------- */
+/* ---- the newest that is whole ---------------------------------------------------------------- */
 
 static bool is_checkpoint(const char *path)
 {

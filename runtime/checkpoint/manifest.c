@@ -1,7 +1,7 @@
 /* manifest.c -- manifest.json: what a checkpoint directory holds, and where the run stood.
  *
- * In: counters, seed, hashes, vocabulary, settings, and the files with size and XXH3-128. Out: the same,
- * read back. A directory without a manifest is no checkpoint: it is written last.
+ * In: counters, seed, hashes, vocabulary, settings, and the files with size and XXH3-128. Out: the
+ * same, read back. A directory without a manifest is no checkpoint: it is written last.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 enum { FORMAT_VERSION = 1, MANIFEST_MAX = 256 << 20, READ_BYTES = 1 << 16 };
 
-/* ---- texts that may fail --------------------------------------------------------------------------- */
+/* ---- texts that may fail --------------------------------------------------------------------- */
 
 static bool text_reserve(CkText *t, size_t more)
 {
@@ -86,7 +86,7 @@ bool ck_read(const char *path, size_t limit, CkText *text, CkProblem *problem)
     return false;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void add_build(CkText *t, const RtModel *m)
 {
@@ -108,7 +108,8 @@ static void add_build(CkText *t, const RtModel *m)
 bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkManifest *manifest)
 {
     const RtCheckpoint *c = &manifest->c;
-    ck_add(t, "{\n \"format\": \"gradcc checkpoint\", \"version\": %d,\n \"model\": ", FORMAT_VERSION);
+    ck_add(t, "{\n \"format\": \"gradcc checkpoint\", \"version\": %d,\n", FORMAT_VERSION);
+    ck_add(t, " \"model\": ");
     ck_add_string(t, m->name);
     ck_add(t, ", \"source\": ");
     ck_add_string(t, m->source);
@@ -143,9 +144,10 @@ bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkMa
     return !t->failed;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static bool get_int(const char *path, const json_t *root, const char *key, int64_t *to, CkProblem *problem)
+static bool get_int(const char *path, const json_t *root, const char *key, int64_t *to,
+                    CkProblem *problem)
 {
     const json_t *v = json_object_get(root, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0)
@@ -161,7 +163,8 @@ static bool get_u64(const char *path, const json_t *root, const char *key, int b
     char *end = NULL;
     if (text)
         *to = strtoull(text, &end, base);
-    return (text && *text && !*end) || ck_wrong(problem, "%s: %s is missing or no number", path, key);
+    return (text && *text && !*end)
+           || ck_wrong(problem, "%s: %s is missing or no number", path, key);
 }
 
 static bool get_files(const char *path, json_t *files, CkManifest *manifest, CkProblem *problem)
@@ -239,8 +242,9 @@ bool manifest_read(const char *path, CkManifest *manifest, CkProblem *problem)
         return false;
     json_error_t error;
     json_t *root = json_loadb(text.at, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    const bool good = root ? manifest_parse(path, root, manifest, problem)
-                           : ck_wrong(problem, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    const bool good =
+        root ? manifest_parse(path, root, manifest, problem)
+             : ck_wrong(problem, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     json_decref(root);
     rt_free(text.at);
     return good;

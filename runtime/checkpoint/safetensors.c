@@ -1,8 +1,8 @@
 /* safetensors.c -- the container of tensors: 8 bytes of length, a JSON header, raw data.
  *
  * In and out: files that other programs read too. The reader believes nothing: sizes before memory,
- * depth before parsing, every offset against its neighbours and the file's end; each broken rule has a
- * message of its own. Data are read in one pass, and hashed on the way.
+ * depth before parsing, every offset against its neighbours and the file's end; each broken rule
+ * has a message of its own. Data are read in one pass, and hashed on the way.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum {
     CHUNK_BYTES = 4 << 20,
 };
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 uint64_t st_size(const CkList *list)
 {
@@ -71,7 +71,8 @@ static void hash_text(const XXH3_state_t *state, char text[CK_HASH_TEXT])
              (unsigned long long)h.low64);
 }
 
-int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes, char hash[CK_HASH_TEXT])
+int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
+             char hash[CK_HASH_TEXT])
 {
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
@@ -93,7 +94,7 @@ int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes, 
     return failed;
 }
 
-/* ---- the header as text ------------------------------------------------------------------------------ */
+/* ---- the header as text ---------------------------------------------------------------------- */
 
 /* Depth, NUL bytes and number of values, before a parser sees the header. */
 static bool header_scan(const StFile *f, const char *text, size_t n, CkProblem *problem)
@@ -104,7 +105,8 @@ static bool header_scan(const StFile *f, const char *text, size_t n, CkProblem *
     for (size_t i = 0; i < n; i += (size_t)length) {
         rt_utf8_decode((const uint8_t *)text + i, n - i, &length);
         if (length == 0)
-            return ck_wrong(problem, "%s: the header is no valid UTF-8 at byte %zu", f->path, 8 + i);
+            return ck_wrong(problem, "%s: the header is no valid UTF-8 at byte %zu", f->path,
+                            8 + i);
         const char c = text[i];
         if (c == 0)
             return ck_wrong(problem, "%s: a NUL byte in the header, at byte %zu", f->path, 8 + i);
@@ -127,10 +129,12 @@ static bool header_scan(const StFile *f, const char *text, size_t n, CkProblem *
 }
 
 static const struct { const char *name; unsigned bits; } dtypes[] = {
-    { "BOOL", 8 }, { "F4", 4 }, { "F6_E2M3", 6 }, { "F6_E3M2", 6 }, { "U8", 8 }, { "I8", 8 },
-    { "F8_E5M2", 8 }, { "F8_E4M3", 8 }, { "F8_E8M0", 8 }, { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 },
-    { "I16", 16 }, { "U16", 16 }, { "F16", 16 }, { "BF16", 16 }, { "I32", 32 }, { "U32", 32 },
-    { "F32", 32 }, { "C64", 64 }, { "F64", 64 }, { "I64", 64 }, { "U64", 64 },
+    { "BOOL", 8 },    { "F4", 4 },          { "F6_E2M3", 6 },     { "F6_E3M2", 6 },
+    { "U8", 8 },      { "I8", 8 },          { "F8_E5M2", 8 },     { "F8_E4M3", 8 },
+    { "F8_E8M0", 8 }, { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 },
+    { "U16", 16 },    { "F16", 16 },        { "BF16", 16 },       { "I32", 32 },
+    { "U32", 32 },    { "F32", 32 },        { "C64", 64 },        { "F64", 64 },
+    { "I64", 64 },    { "U64", 64 },
 };
 
 static unsigned dtype_bits(const char *name)
@@ -141,9 +145,10 @@ static unsigned dtype_bits(const char *name)
     return 0;
 }
 
-/* ---- one entry ---------------------------------------------------------------------------------------- */
+/* ---- one entry ------------------------------------------------------------------------------- */
 
-static bool entry_shape(const StFile *f, StTensor *t, const json_t *shape, uint64_t *elems, CkProblem *problem)
+static bool entry_shape(const StFile *f, StTensor *t, const json_t *shape, uint64_t *elems,
+                        CkProblem *problem)
 {
     *elems = 1;
     t->rank = (int)json_array_size(shape);
@@ -151,9 +156,11 @@ static bool entry_shape(const StFile *f, StTensor *t, const json_t *shape, uint6
         const json_t *size = json_array_get(shape, axis);
         const json_int_t v = json_integer_value(size);
         if (!json_is_integer(size) || v < 0)
-            return ck_wrong(problem, "%s: tensor %s: dim %zu of the shape is no size", f->path, t->name, axis);
+            return ck_wrong(problem, "%s: tensor %s: dim %zu of the shape is no size", f->path,
+                            t->name, axis);
         if (__builtin_mul_overflow(*elems, (uint64_t)v, elems))
-            return ck_wrong(problem, "%s: tensor %s: the product of the shape overflows", f->path, t->name);
+            return ck_wrong(problem, "%s: tensor %s: the product of the shape overflows", f->path,
+                            t->name);
         if (axis < RT_MAX_RANK)
             t->shape[axis] = (ptrdiff_t)v;
     }
@@ -162,7 +169,8 @@ static bool entry_shape(const StFile *f, StTensor *t, const json_t *shape, uint6
     return true;
 }
 
-static bool entry_read(const StFile *f, StTensor *t, const char *name, json_t *entry, CkProblem *problem)
+static bool entry_read(const StFile *f, StTensor *t, const char *name, json_t *entry,
+                       CkProblem *problem)
 {
     *t = (StTensor){ .name = name };
     const json_t *dtype = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
@@ -170,7 +178,8 @@ static bool entry_read(const StFile *f, StTensor *t, const char *name, json_t *e
     if (!json_is_object(entry))
         return ck_wrong(problem, "%s: tensor %s is no object", f->path, name);
     if (!json_is_string(dtype) || !json_is_array(shape) || json_array_size(offsets) != 2)
-        return ck_wrong(problem, "%s: tensor %s: dtype, shape and two data_offsets are wanted", f->path, name);
+        return ck_wrong(problem, "%s: tensor %s: dtype, shape and two data_offsets are wanted",
+                        f->path, name);
     t->dtype = json_string_value(dtype);
     const unsigned bits = dtype_bits(t->dtype);
     if (bits == 0)
@@ -187,13 +196,16 @@ static bool entry_read(const StFile *f, StTensor *t, const char *name, json_t *e
     if (__builtin_mul_overflow(elems, (uint64_t)bits, &size))
         return ck_wrong(problem, "%s: tensor %s: its size in bits overflows", f->path, name);
     if (size % 8 != 0)
-        return ck_wrong(problem, "%s: tensor %s: %llu bits are no whole number of bytes", f->path, name,
-                        (unsigned long long)size);
+        return ck_wrong(problem, "%s: tensor %s: %llu bits are no whole number of bytes", f->path,
+                        name, (unsigned long long)size);
     if (size / 8 != t->end - t->begin)
-        return ck_wrong(problem, "%s: tensor %s: dtype and shape take %llu bytes, its data have %llu", f->path,
-                        name, (unsigned long long)(size / 8), (unsigned long long)(t->end - t->begin));
+        return ck_wrong(problem,
+                        "%s: tensor %s: dtype and shape take %llu bytes, its data have %llu",
+                        f->path, name, (unsigned long long)(size / 8),
+                        (unsigned long long)(t->end - t->begin));
     if (json_object_size(entry) > 3)
-        rt_warn("%s: tensor %s has keys besides dtype, shape and data_offsets; they are ignored", f->path, name);
+        rt_warn("%s: tensor %s has keys besides dtype, shape and data_offsets; they are ignored",
+                f->path, name);
     return true;
 }
 
@@ -205,11 +217,12 @@ static bool metadata_check(const StFile *f, json_t *metadata, CkProblem *problem
         return ck_wrong(problem, "%s: __metadata__ is no object", f->path);
     json_object_foreach(metadata, key, value)
         if (!json_is_string(value))
-            return ck_wrong(problem, "%s: __metadata__: the value of %s is no string", f->path, key);
+            return ck_wrong(problem, "%s: __metadata__: the value of %s is no string", f->path,
+                            key);
     return true;
 }
 
-/* ---- the header --------------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static int by_offset(const void *a, const void *b)
 {
@@ -225,14 +238,14 @@ static bool offsets_check(const StFile *f, uint64_t data_bytes, CkProblem *probl
     for (ptrdiff_t i = 0; i < f->n; i++) {
         const StTensor *t = &f->tensor[i];
         if (t->begin != at)
-            return ck_wrong(problem, "%s: tensor %s: its data begin at %llu, wanted %llu: %s", f->path,
-                            t->name, (unsigned long long)t->begin, (unsigned long long)at,
+            return ck_wrong(problem, "%s: tensor %s: its data begin at %llu, wanted %llu: %s",
+                            f->path, t->name, (unsigned long long)t->begin, (unsigned long long)at,
                             t->begin > at ? "a hole" : "an overlap");
         at = t->end;
     }
     if (at != data_bytes)
-        return ck_wrong(problem, "%s: the tensors take %llu bytes, the file has %llu: it is %s", f->path,
-                        (unsigned long long)at, (unsigned long long)data_bytes,
+        return ck_wrong(problem, "%s: the tensors take %llu bytes, the file has %llu: it is %s",
+                        f->path, (unsigned long long)at, (unsigned long long)data_bytes,
                         at > data_bytes ? "truncated" : "longer than its header says");
     return true;
 }
@@ -245,7 +258,8 @@ static bool header_parse(StFile *f, const char *text, size_t n, CkProblem *probl
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
     f->json = root;
     if (!json_is_object(root))
-        return ck_wrong(problem, "%s: the header is no JSON object: %s", f->path, root ? "" : error.text);
+        return ck_wrong(problem, "%s: the header is no JSON object: %s", f->path,
+                        root ? "" : error.text);
     f->tensor = rt_mem.alloc(json_object_size(root) * sizeof *f->tensor + 1);
     if (!f->tensor)
         return ck_wrong(problem, "%s: out of memory: %zu tensors", f->path, json_object_size(root));
@@ -262,7 +276,7 @@ static bool header_parse(StFile *f, const char *text, size_t n, CkProblem *probl
     return offsets_check(f, f->bytes - 8 - n, problem);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool read_hashed(StFile *f, void *to, uint64_t n, uint64_t at, CkProblem *problem)
 {
@@ -271,8 +285,8 @@ static bool read_hashed(StFile *f, void *to, uint64_t n, uint64_t at, CkProblem 
         const size_t part = n < CHUNK_BYTES ? (size_t)n : CHUNK_BYTES;
         const ssize_t got = rt_read_some(f->fd, next, part);
         if (got < 0)
-            return ck_wrong(problem, "%s: cannot be read at byte %llu: %s", f->path, (unsigned long long)at,
-                            strerror(errno));
+            return ck_wrong(problem, "%s: cannot be read at byte %llu: %s", f->path,
+                            (unsigned long long)at, strerror(errno));
         if (got == 0)
             return ck_wrong(problem, "%s: ends at byte %llu, while it is read", f->path,
                             (unsigned long long)at);
@@ -296,12 +310,14 @@ static bool header_read(StFile *f, CkProblem *problem)
         return ck_wrong(problem, "%s: a header of %llu bytes; at most %d are accepted", f->path,
                         (unsigned long long)n, HEADER_MAX);
     if (8 + n > f->bytes)
-        return ck_wrong(problem, "%s: the header of %llu bytes is longer than the file of %llu", f->path,
-                        (unsigned long long)n, (unsigned long long)f->bytes);
+        return ck_wrong(problem, "%s: the header of %llu bytes is longer than the file of %llu",
+                        f->path, (unsigned long long)n, (unsigned long long)f->bytes);
     char *text = rt_mem.alloc((size_t)n + 1);
     if (!text)
-        return ck_wrong(problem, "%s: out of memory: a header of %llu bytes", f->path, (unsigned long long)n);
-    const bool good = read_hashed(f, text, n, 8, problem) && header_parse(f, text, (size_t)n, problem);
+        return ck_wrong(problem, "%s: out of memory: a header of %llu bytes", f->path,
+                        (unsigned long long)n);
+    const bool good =
+        read_hashed(f, text, n, 8, problem) && header_parse(f, text, (size_t)n, problem);
     rt_free(text);
     return good;
 }
@@ -309,7 +325,9 @@ static bool header_read(StFile *f, CkProblem *problem)
 bool st_open(StFile *f, const char *path, CkProblem *problem)
 {
     struct stat st;
-    *f = (StFile){ .path = path, .fd = rt_open(path, O_RDONLY, 0), .hash = rt_mem.alloc(sizeof(XXH3_state_t)) };
+    *f = (StFile){ .path = path,
+                   .fd = rt_open(path, O_RDONLY, 0),
+                   .hash = rt_mem.alloc(sizeof(XXH3_state_t)) };
     if (!f->hash)
         return ck_wrong(problem, "%s: out of memory", path);
     if (f->fd < 0 || fstat(f->fd, &st) != 0)
@@ -333,8 +351,8 @@ bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
             continue;
         }
         for (uint64_t at = t->begin; at < t->end && good; at += CHUNK_BYTES)
-            good = read_hashed(f, skipped, t->end - at < CHUNK_BYTES ? t->end - at : CHUNK_BYTES, data + at,
-                               problem);
+            good = read_hashed(f, skipped, t->end - at < CHUNK_BYTES ? t->end - at : CHUNK_BYTES,
+                               data + at, problem);
     }
     rt_free(skipped);
     hash_text(f->hash, hash);

@@ -1,9 +1,10 @@
 /* attend.h -- attention of one head by blocks, the template behind attention.c.
  *
- * In: q, k, v (and y, lse, d_y) of one batch index and head, rows any distance apart. Out: y and lse, or
- * d_q, d_k, d_v. The one idea: a block of BLOCK queries meets a block of BLOCK keys in cache; scores
- * exist for that block only. Forward keeps a running maximum and sum per query; backward gets the
- * probabilities again from lse. Where the mask cuts a block, tiles of 8 rows go as far as they must.
+ * In: q, k, v (and y, lse, d_y) of one batch index and head, rows any distance apart. Out: y and
+ * lse, or d_q, d_k, d_v. The one idea: a block of BLOCK queries meets a block of BLOCK keys in
+ * cache; scores exist for that block only. Forward keeps a running maximum and sum per query;
+ * backward gets the probabilities again from lse. Where the mask cuts a block, tiles of 8 rows go
+ * as far as they must.
  */
 
 typedef struct {
@@ -30,7 +31,16 @@ CPU_INLINE ptrdiff_t N(first_query)(const N(Head) *h, ptrdiff_t s)
     return h->causal ? max_size(0, s - h->S + h->T) : 0;
 }
 
-/* c[rows, n] (+)= a[rows, k] @ b[k, n] in tiles of TILE_ROWS; n <= any, b in whole vectors */
+/* A block of n queries from t0 on, and one of `keys` keys from s0 on. */
+typedef struct { ptrdiff_t t0, n, s0, keys; } N(Pair);
+
+/* How many keys of the block the query number i of the block sees. */
+CPU_INLINE ptrdiff_t N(keys_of_tile)(const N(Head) *h, N(Pair) at, ptrdiff_t i)
+{
+    return max_size(0, min_size(at.keys, N(keys_seen)(h, at.t0 + i) - at.s0));
+}
+
+/* c[rows, n] (+)= a[rows, k] @ b[k, n] in tiles of TILE_ROWS; b in whole vectors */
 static void N(block_product)(ptrdiff_t rows, ptrdiff_t n, N(Tile) t)
 {
     REAL *const c = t.c;
@@ -48,32 +58,38 @@ static void N(block_product)(ptrdiff_t rows, ptrdiff_t n, N(Tile) t)
     }
 }
 
-/* to[BLOCK][BLOCK] = rows [t0, t0 + n) of `from` times block s0 of a turned matrix [depth][BLOCK],
-   each tile of queries up to the last key that it sees; the rest of to stays as it was. */
-static void N(block_scores)(const N(Head) *h, REAL *to, const REAL *from, ptrdiff_t stride, ptrdiff_t depth,
-                            const REAL *turned, ptrdiff_t t0, ptrdiff_t n, ptrdiff_t s0)
+/* to[BLOCK][BLOCK] = the queries' rows of `from` times the keys' block of a turned matrix
+   [depth][BLOCK], each tile of queries up to the last key that it sees; the rest stays as it is. */
+static void N(block_scores)(const N(Head) *h, REAL *to, const REAL *from, ptrdiff_t stride,
+                            ptrdiff_t depth, const REAL *turned, N(Pair) at)
 {
-    for (ptrdiff_t i = 0; i < n; i += TILE_ROWS) {
-        const ptrdiff_t rows = min_size(TILE_ROWS, n - i);
-        const ptrdiff_t keys = min_size(BLOCK, N(keys_seen)(h, t0 + i + rows - 1) - s0);
+    N(Tile) t = { .k = depth, .a_i = stride, .a_k = 1, .b = turned, .b_k = BLOCK, .c_i = BLOCK };
+    for (ptrdiff_t i = 0; i < at.n; i += TILE_ROWS) {
+        const ptrdiff_t rows = min_size(TILE_ROWS, at.n - i);
+        const ptrdiff_t keys = N(keys_of_tile)(h, at, i + rows - 1);
+        t.a = from + (at.t0 + i) * stride;
+        t.c = to + i * BLOCK;
         if (keys > 0)
-            N(block_product)(rows, keys, (N(Tile)){ .k = depth, .a = from + i * stride, .a_i = stride, .a_k = 1,
-                             .b = turned, .b_k = BLOCK, .c = to + i * BLOCK, .c_i = BLOCK });
+            N(block_product)(rows, keys, t);
     }
 }
 
-/* ---- packing ----------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
-static void N(turn_blocks)(REAL *to, const REAL *from, ptrdiff_t stride, ptrdiff_t S, ptrdiff_t depth)
+static void N(turn_blocks)(REAL *to, const REAL *from, ptrdiff_t stride, ptrdiff_t S,
+                           ptrdiff_t depth)
 {
-    for (ptrdiff_t s = 0; s < S; s += BLOCK)
-        N(rt_pack_turned)(to + s * depth, BLOCK, from + s * stride, stride, min_size(BLOCK, S - s), depth);
+    for (ptrdiff_t s = 0; s < S; s += BLOCK) {
+        const ptrdiff_t live = min_size(BLOCK, S - s);
+        N(rt_pack_turned)(to + s * depth, BLOCK, from + s * stride, stride, live, depth);
+    }
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* One row of scores: p = exp(scale * score - most), and what older sums are worth now. */
-static REAL N(soften_row)(const N(Head) *h, REAL *row, ptrdiff_t seen, ptrdiff_t stored, REAL *most, REAL *sum)
+static REAL N(soften_row)(const N(Head) *h, REAL *row, ptrdiff_t seen, ptrdiff_t stored,
+                          REAL *most, REAL *sum)
 {
     REAL top = *most;
     #pragma omp simd reduction(max : top)
@@ -102,41 +118,60 @@ static void N(scale_row)(REAL *row, ptrdiff_t n, REAL by)
         row[e] *= by;
 }
 
+typedef struct {
+    const REAL *q;
+    REAL       *y, *lse;
+    ptrdiff_t   q_t, y_t;
+} N(Forward);
+
+/* Scores of one tile of queries become p; what was summed into y before is scaled to match. */
+static void N(soften_tile)(const N(Head) *h, const N(Forward) *w, N(Pair) at, ptrdiff_t i,
+                           ptrdiff_t rows, ptrdiff_t keys)
+{
+    for (ptrdiff_t r = i; r < i + rows; r++) {
+        REAL *row = h->score + r * BLOCK;
+        const ptrdiff_t seen = min_size(keys, N(keys_of_tile)(h, at, r));
+        if (seen == 0) {
+            memset(row, 0, (size_t)keys * sizeof(REAL));
+            continue;
+        }
+        const REAL worth = N(soften_row)(h, row, seen, keys, &h->most[r], &h->sum[r]);
+        if (at.s0 > 0 && worth != 1)
+            N(scale_row)(w->y + (at.t0 + r) * w->y_t, h->E, worth);
+    }
+}
+
+static void N(forward_pair)(const N(Head) *h, const N(Forward) *w, N(Pair) at)
+{
+    N(Tile) t = { .a_i = BLOCK, .a_k = 1, .b = h->v_rows + at.s0 * h->wide_e, .b_k = h->wide_e,
+                  .c_i = w->y_t, .add = at.s0 > 0 };
+    N(block_scores)(h, h->score, w->q, w->q_t, h->D, h->k_turned + at.s0 * h->D, at);
+    for (ptrdiff_t i = 0; i < at.n; i += TILE_ROWS) {
+        const ptrdiff_t rows = min_size(TILE_ROWS, at.n - i);
+        t.k = N(keys_of_tile)(h, at, i + rows - 1);
+        t.a = h->score + i * BLOCK;
+        t.c = w->y + (at.t0 + i) * w->y_t;
+        if (t.k > 0) {
+            N(soften_tile)(h, w, at, i, rows, t.k);
+            N(block_product)(rows, h->E, t);
+        }
+    }
+}
+
 /* Queries [t0, t0 + n) meet all keys that they see. */
-static void N(forward_block)(const N(Head) *h, REAL *y, ptrdiff_t y_t, REAL *lse, const REAL *q, ptrdiff_t q_t,
-                             ptrdiff_t t0, ptrdiff_t n)
+static void N(forward_block)(const N(Head) *h, const N(Forward) *w, ptrdiff_t t0, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         h->most[i] = -(REAL)INFINITY;
         h->sum[i] = 0;
     }
     const ptrdiff_t last = N(keys_seen)(h, t0 + n - 1);
-    for (ptrdiff_t s0 = 0; s0 < last; s0 += BLOCK) {
-        N(block_scores)(h, h->score, q + t0 * q_t, q_t, h->D, h->k_turned + s0 * h->D, t0, n, s0);
-        for (ptrdiff_t i = 0; i < n; i += TILE_ROWS) {
-            const ptrdiff_t rows = min_size(TILE_ROWS, n - i);
-            const ptrdiff_t keys = min_size(BLOCK, N(keys_seen)(h, t0 + i + rows - 1) - s0);
-            if (keys <= 0)
-                continue;
-            for (ptrdiff_t r = i; r < i + rows; r++) {
-                const ptrdiff_t seen = max_size(0, min_size(keys, N(keys_seen)(h, t0 + r) - s0));
-                REAL worth = 1;
-                if (seen > 0)
-                    worth = N(soften_row)(h, h->score + r * BLOCK, seen, keys, &h->most[r], &h->sum[r]);
-                else
-                    memset(h->score + r * BLOCK, 0, (size_t)keys * sizeof(REAL));
-                if (s0 > 0 && worth != 1)
-                    N(scale_row)(y + (t0 + r) * y_t, h->E, worth);
-            }
-            N(block_product)(rows, h->E, (N(Tile)){ .k = keys, .a = h->score + i * BLOCK, .a_i = BLOCK, .a_k = 1,
-                             .b = h->v_rows + s0 * h->wide_e, .b_k = h->wide_e, .c = y + (t0 + i) * y_t,
-                             .c_i = y_t, .add = s0 > 0 });
-        }
-    }
+    for (ptrdiff_t s0 = 0; s0 < last; s0 += BLOCK)
+        N(forward_pair)(h, w, (N(Pair)){ t0, n, s0, min_size(BLOCK, h->S - s0) });
     for (ptrdiff_t i = 0; i < n; i++) {
-        REAL *row = y + (t0 + i) * y_t;
+        REAL *row = w->y + (t0 + i) * w->y_t;
         const bool any = N(keys_seen)(h, t0 + i) > 0;
-        lse[t0 + i] = any ? h->most[i] + N(rt_log)(h->sum[i]) : 0;
+        w->lse[t0 + i] = any ? h->most[i] + N(rt_log)(h->sum[i]) : 0;
         if (any)
             N(scale_row)(row, h->E, 1 / h->sum[i]);
         else
@@ -144,25 +179,7 @@ static void N(forward_block)(const N(Head) *h, REAL *y, ptrdiff_t y_t, REAL *lse
     }
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------- */
-
-/* score becomes p = exp(scale * score - lse), d_score = scale * p (d_score - delta); masked: 0 */
-static void N(harden_rows)(const N(Head) *h, const REAL *lse, const REAL *delta, ptrdiff_t t0, ptrdiff_t from,
-                           ptrdiff_t n, ptrdiff_t s0, ptrdiff_t width)
-{
-    for (ptrdiff_t r = from; r < n; r++) {
-        REAL *p = h->score + r * BLOCK, *d = h->d_score + r * BLOCK;
-        const ptrdiff_t seen = max_size(0, min_size(width, N(keys_seen)(h, t0 + r) - s0));
-        const REAL l = lse[t0 + r], mean = delta[t0 + r];
-        #pragma omp simd
-        for (ptrdiff_t s = 0; s < seen; s++) {
-            p[s] = N(rt_exp)(h->scale * p[s] - l);
-            d[s] = h->scale * p[s] * (d[s] - mean);
-        }
-        for (ptrdiff_t s = seen; s < width; s++)
-            p[s] = d[s] = 0;
-    }
-}
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct {
     const REAL *q, *y, *lse, *d_y;
@@ -171,49 +188,77 @@ typedef struct {
     const REAL *delta;                          /* [T]: sum over e of y d_y                       */
 } N(Backward);
 
-/* to[keys, n] (+)= m[queries, keys]' @ rows[queries, n]: each tile of keys from the first query that
-   sees it */
-static void N(block_turned_product)(const N(Head) *h, REAL *to, ptrdiff_t stride, const REAL *m,
-                                    const REAL *rows, ptrdiff_t wide, ptrdiff_t columns, ptrdiff_t t0,
-                                    ptrdiff_t n, ptrdiff_t s0, ptrdiff_t keys, bool add)
+/* score becomes p = exp(scale * score - lse), d_score = scale * p (d_score - delta); masked: 0 */
+static void N(harden_rows)(const N(Head) *h, const N(Backward) *w, N(Pair) at)
 {
-    for (ptrdiff_t s = 0; s < keys; s += TILE_ROWS) {
-        const ptrdiff_t from = min_size(n, max_size(0, N(first_query)(h, s0 + s) - t0));
-        if (from < n || !add)
-            N(block_product)(min_size(TILE_ROWS, keys - s), columns,
-                             (N(Tile)){ .k = n - from, .a = m + from * BLOCK + s, .a_i = 1, .a_k = BLOCK,
-                             .b = rows + from * wide, .b_k = wide, .c = to + (s0 + s) * stride, .c_i = stride,
-                             .add = add });
+    for (ptrdiff_t r = 0; r < at.n; r++) {
+        REAL *p = h->score + r * BLOCK, *d = h->d_score + r * BLOCK;
+        const ptrdiff_t seen = N(keys_of_tile)(h, at, r);
+        const REAL l = w->lse[at.t0 + r], mean = w->delta[at.t0 + r];
+        #pragma omp simd
+        for (ptrdiff_t s = 0; s < seen; s++) {
+            p[s] = N(rt_exp)(h->scale * p[s] - l);
+            d[s] = h->scale * p[s] * (d[s] - mean);
+        }
+        for (ptrdiff_t s = seen; s < at.keys; s++)
+            p[s] = d[s] = 0;
+    }
+}
+
+/* to[keys, n] (+)= m[queries, keys]' @ rows[queries, n]: each tile of keys from the first query
+   that sees it */
+static void N(keys_product)(const N(Head) *h, REAL *to, ptrdiff_t stride, const REAL *m,
+                            const REAL *rows, ptrdiff_t wide, ptrdiff_t n, N(Pair) at, bool add)
+{
+    N(Tile) t = { .a_i = 1, .a_k = BLOCK, .b_k = wide, .c_i = stride, .add = add };
+    for (ptrdiff_t s = 0; s < at.keys; s += TILE_ROWS) {
+        const ptrdiff_t first = N(first_query)(h, at.s0 + s) - at.t0;
+        const ptrdiff_t from = min_size(at.n, max_size(0, first));
+        t.k = at.n - from;
+        t.a = m + from * BLOCK + s;
+        t.b = rows + from * wide;
+        t.c = to + (at.s0 + s) * stride;
+        if (t.k > 0 || !add)
+            N(block_product)(min_size(TILE_ROWS, at.keys - s), n, t);
+    }
+}
+
+/* d_q[queries] (+)= d_score @ k */
+static void N(queries_product)(const N(Head) *h, const N(Backward) *w, N(Pair) at)
+{
+    N(Tile) t = { .a_i = BLOCK, .a_k = 1, .b = h->k_rows + at.s0 * h->wide_d, .b_k = h->wide_d,
+                  .c_i = w->d_q_t, .add = at.s0 > 0 };
+    for (ptrdiff_t i = 0; i < at.n; i += TILE_ROWS) {
+        const ptrdiff_t rows = min_size(TILE_ROWS, at.n - i);
+        t.k = N(keys_of_tile)(h, at, i + rows - 1);
+        t.a = h->d_score + i * BLOCK;
+        t.c = w->d_q + (at.t0 + i) * w->d_q_t;
+        if (t.k > 0 || !t.add)
+            N(block_product)(rows, h->D, t);
     }
 }
 
 /* One block of keys meets one block of queries. What is written first is not added. */
-static void N(backward_pair)(const N(Head) *h, const N(Backward) *w, ptrdiff_t t0, ptrdiff_t s0, bool first_of_key,
-                             bool with_q, bool with_kv)
+static void N(backward_pair)(const N(Head) *h, const N(Backward) *w, N(Pair) at,
+                             bool first_of_key, bool with_q, bool with_kv)
 {
-    const ptrdiff_t n = min_size(BLOCK, h->T - t0), keys = min_size(BLOCK, h->S - s0);
-    N(block_scores)(h, h->score, w->q + t0 * w->q_t, w->q_t, h->D, h->k_turned + s0 * h->D, t0, n, s0);
-    N(block_scores)(h, h->d_score, w->d_y + t0 * w->d_y_t, w->d_y_t, h->E, h->v_turned + s0 * h->E, t0, n, s0);
-    N(harden_rows)(h, w->lse, w->delta, t0, 0, n, s0, keys);
+    const REAL *q = w->q + at.t0 * w->q_t, *d_y = w->d_y + at.t0 * w->d_y_t;
+    N(block_scores)(h, h->score, w->q, w->q_t, h->D, h->k_turned + at.s0 * h->D, at);
+    N(block_scores)(h, h->d_score, w->d_y, w->d_y_t, h->E, h->v_turned + at.s0 * h->E, at);
+    N(harden_rows)(h, w, at);
     if (with_kv) {
-        N(rt_pack_straight)(h->q_rows, h->wide_d, w->q + t0 * w->q_t, w->q_t, h->D, n);
-        N(rt_pack_straight)(h->d_y_rows, h->wide_e, w->d_y + t0 * w->d_y_t, w->d_y_t, h->E, n);
-        N(block_turned_product)(h, w->d_v, w->d_v_t, h->score, h->d_y_rows, h->wide_e, h->E, t0, n, s0, keys,
-                                !first_of_key);
-        N(block_turned_product)(h, w->d_k, w->d_k_t, h->d_score, h->q_rows, h->wide_d, h->D, t0, n, s0, keys,
-                                !first_of_key);
+        N(rt_pack_straight)(h->q_rows, h->wide_d, q, w->q_t, h->D, at.n);
+        N(rt_pack_straight)(h->d_y_rows, h->wide_e, d_y, w->d_y_t, h->E, at.n);
+        N(keys_product)(h, w->d_v, w->d_v_t, h->score, h->d_y_rows, h->wide_e, h->E, at,
+                        !first_of_key);
+        N(keys_product)(h, w->d_k, w->d_k_t, h->d_score, h->q_rows, h->wide_d, h->D, at,
+                        !first_of_key);
     }
-    for (ptrdiff_t i = 0; i < n && with_q; i += TILE_ROWS) {
-        const ptrdiff_t rows = min_size(TILE_ROWS, n - i);
-        const ptrdiff_t seen = max_size(0, min_size(keys, N(keys_seen)(h, t0 + i + rows - 1) - s0));
-        if (seen > 0 || s0 == 0)
-            N(block_product)(rows, h->D, (N(Tile)){ .k = seen, .a = h->d_score + i * BLOCK, .a_i = BLOCK, .a_k = 1,
-                             .b = h->k_rows + s0 * h->wide_d, .b_k = h->wide_d, .c = w->d_q + (t0 + i) * w->d_q_t,
-                             .c_i = w->d_q_t, .add = s0 > 0 });
-    }
+    if (with_q)
+        N(queries_product)(h, w, at);
 }
 
-/* ---- one item: a head, or a share of its blocks ------------------------------------------------------- */
+/* ---- one item: a head, or a share of its blocks ---------------------------------------------- */
 
 static size_t N(head_room)(const RtAttention *a, bool backward)
 {
@@ -225,6 +270,11 @@ static size_t N(head_room)(const RtAttention *a, bool backward)
     return (size_t)(n + 12 * LANES) * sizeof(REAL);
 }
 
+CPU_INLINE ptrdiff_t N(head_at)(const RtAttention *a, RtHeads step, ptrdiff_t head)
+{
+    return head / a->H * step.b + head % a->H * step.h;
+}
+
 CPU_INLINE REAL *N(take)(REAL **room, ptrdiff_t n)
 {
     REAL *at = *room;
@@ -232,8 +282,12 @@ CPU_INLINE REAL *N(take)(REAL **room, ptrdiff_t n)
     return at;
 }
 
-static N(Head) N(head_open)(const RtAttention *a, const REAL *k, const REAL *v, bool backward, REAL **room)
+/* k and v of item number `head` of all batches and heads, packed */
+static N(Head) N(head_open)(const RtAttention *a, ptrdiff_t head, const REAL *k, const REAL *v,
+                            bool backward, REAL **room)
 {
+    k += N(head_at)(a, a->k, head);
+    v += N(head_at)(a, a->v, head);
     N(Head) h = { .T = a->T, .S = a->S, .D = a->D, .E = a->E, .wide_d = round_up(a->D, LANES),
                   .wide_e = round_up(a->E, LANES), .scale = (REAL)a->scale, .causal = a->causal };
     const ptrdiff_t S = round_up(a->S, BLOCK);
@@ -257,27 +311,30 @@ static N(Head) N(head_open)(const RtAttention *a, const REAL *k, const REAL *v, 
     return h;
 }
 
-static void N(attend)(REAL *y, REAL *lse, const REAL *q, const REAL *k, const REAL *v, const RtAttention *a,
+static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAttention *a,
                       int threads)
 {
     const ptrdiff_t heads = a->B * a->H, blocks = ceil_div(a->T, BLOCK);
-    const ptrdiff_t shares = heads >= threads ? 1 : min_size(blocks, ceil_div(2 * threads, heads));
+    const ptrdiff_t wanted = ceil_div(2 * threads, heads);
+    const ptrdiff_t shares = heads >= threads ? 1 : max_size(1, min_size(blocks, wanted));
     const size_t bytes = N(head_room)(a, false);
     #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < heads * shares; item++) {
-        const ptrdiff_t b = item / shares / a->H, head = item / shares % a->H;
+        const ptrdiff_t head = item / shares;
         REAL *room = rt_cpu_room(bytes);
-        const N(Head) h = N(head_open)(a, k + b * a->k.b + head * a->k.h, v + b * a->v.b + head * a->v.h, false,
-                                       &room);
+        const N(Head) h = N(head_open)(a, head, k, v, false, &room);
+        N(Forward) w = all;
+        w.q += N(head_at)(a, a->q, head);
+        w.y += N(head_at)(a, a->y, head);
+        w.lse += head * a->T;
         for (ptrdiff_t i = item % shares; i < blocks; i += shares)
-            N(forward_block)(&h, y + b * a->y.b + head * a->y.h, a->y.t, lse + (b * a->H + head) * a->T,
-                             q + b * a->q.b + head * a->q.h, a->q.t, i * BLOCK, min_size(BLOCK, a->T - i * BLOCK));
+            N(forward_block)(&h, &w, i * BLOCK, min_size(BLOCK, a->T - i * BLOCK));
     }
 }
 
-/* with_q: blocks of queries of this share; with_kv: blocks of keys of this share. Both: all of them. */
-static void N(backward_item)(const N(Head) *h, const N(Backward) *w, ptrdiff_t share, ptrdiff_t shares, bool with_q,
-                             bool with_kv)
+/* with_q: blocks of queries of this share; with_kv: blocks of keys of this share; both: all */
+static void N(backward_item)(const N(Head) *h, const N(Backward) *w, ptrdiff_t share,
+                             ptrdiff_t shares, bool with_q, bool with_kv)
 {
     for (ptrdiff_t t = 0; t < h->T && h->S == 0; t++)
         memset(w->d_q + t * w->d_q_t, 0, (size_t)h->D * sizeof(REAL));
@@ -285,20 +342,36 @@ static void N(backward_item)(const N(Head) *h, const N(Backward) *w, ptrdiff_t s
         if (!with_q && s0 / BLOCK % shares != share)
             continue;
         const ptrdiff_t first = min_size(N(first_query)(h, s0), h->T) / BLOCK * BLOCK;
+        const ptrdiff_t keys = min_size(BLOCK, h->S - s0);
         bool first_of_key = true;
         for (ptrdiff_t t0 = s0 == 0 ? 0 : first; t0 < h->T; t0 += BLOCK)
             if (with_kv || t0 / BLOCK % shares == share) {
-                N(backward_pair)(h, w, t0, s0, first_of_key, with_q, with_kv);
+                const N(Pair) at = { t0, min_size(BLOCK, h->T - t0), s0, keys };
+                N(backward_pair)(h, w, at, first_of_key, with_q, with_kv);
                 first_of_key = false;
             }
-        for (ptrdiff_t s = s0; s < min_size(h->S, s0 + BLOCK) && with_kv && first_of_key; s++) {
+        for (ptrdiff_t s = s0; s < s0 + keys && with_kv && first_of_key; s++) {
             memset(w->d_k + s * w->d_k_t, 0, (size_t)h->D * sizeof(REAL));
             memset(w->d_v + s * w->d_v_t, 0, (size_t)h->E * sizeof(REAL));
         }
     }
 }
 
-static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const RtAttention *a, int threads)
+static void N(sum_delta)(const N(Head) *h, const N(Backward) *w, ptrdiff_t y_t, REAL *delta)
+{
+    for (ptrdiff_t t = 0; t < h->T; t++) {
+        const REAL *y = w->y + t * y_t, *d_y = w->d_y + t * w->d_y_t;
+        REAL sum = 0;
+        #pragma omp simd reduction(+ : sum)
+        for (ptrdiff_t e = 0; e < h->E; e++)
+            sum += y[e] * d_y[e];
+        delta[t] = sum;
+    }
+}
+
+/* A head is an item; fewer heads than threads: each is split, d_q apart from d_k and d_v. */
+static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const RtAttention *a,
+                           int threads)
 {
     const ptrdiff_t heads = a->B * a->H;
     const bool split = heads < threads && a->T > BLOCK;
@@ -307,27 +380,21 @@ static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const 
     const size_t bytes = N(head_room)(a, true);
     #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < items; item++) {
-        const ptrdiff_t one = split ? item / 2 : item, b = one / shares / a->H, head = one / shares % a->H;
-        N(Backward) w = all;
-        w.q += b * a->q.b + head * a->q.h;
-        w.y += b * a->y.b + head * a->y.h;
-        w.d_y += b * a->d_y.b + head * a->d_y.h;
-        w.lse += (b * a->H + head) * a->T;
-        w.d_q += b * a->d_q.b + head * a->d_q.h;
-        w.d_k += b * a->d_k.b + head * a->d_k.h;
-        w.d_v += b * a->d_v.b + head * a->d_v.h;
+        const ptrdiff_t one = split ? item / 2 : item, head = one / shares;
+        const bool with_q = !split || item % 2 == 0, with_kv = !split || item % 2 == 1;
         REAL *room = rt_cpu_room(bytes);
-        const N(Head) h = N(head_open)(a, k + b * a->k.b + head * a->k.h, v + b * a->v.b + head * a->v.h, true,
-                                       &room);
+        const N(Head) h = N(head_open)(a, head, k, v, true, &room);
+        N(Backward) w = all;
+        w.q += N(head_at)(a, a->q, head);
+        w.y += N(head_at)(a, a->y, head);
+        w.d_y += N(head_at)(a, a->d_y, head);
+        w.lse += head * a->T;
+        w.d_q += N(head_at)(a, a->d_q, head);
+        w.d_k += N(head_at)(a, a->d_k, head);
+        w.d_v += N(head_at)(a, a->d_v, head);
         REAL *delta = N(take)(&room, h.T);
-        for (ptrdiff_t t = 0; t < h.T; t++) {
-            REAL sum = 0;
-            #pragma omp simd reduction(+ : sum)
-            for (ptrdiff_t e = 0; e < h.E; e++)
-                sum += w.y[t * a->y.t + e] * w.d_y[t * a->d_y.t + e];
-            delta[t] = sum;
-        }
+        N(sum_delta)(&h, &w, a->y.t, delta);
         w.delta = delta;
-        N(backward_item)(&h, &w, one % shares, shares, !split || item % 2 == 0, !split || item % 2 == 1);
+        N(backward_item)(&h, &w, one % shares, shares, with_q, with_kv);
     }
 }

@@ -15,7 +15,7 @@ static inline int omp_in_parallel(void)     { return 0; }
 /* Up to this many multiply-adds one thread does a product where the operands lie. */
 #define RT_MATMUL_SMALL 2e5
 
-/* ---- tile.c ------------------------------------------------------------------------------------- */
+/* ---- tile.c ---------------------------------------------------------------------------------- */
 
 #define REAL float
 #define N(x) x##_f32
@@ -28,15 +28,16 @@ static inline int omp_in_parallel(void)     { return 0; }
 #undef REAL
 #undef N
 
-/* ---- matmul_plain.c: one problem (no batch), strides filled in ---------------------------------- */
+/* ---- matmul_plain.c: one problem (no batch), strides filled in ------------------------------- */
 
 void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads);
-void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p, int threads);
+void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p,
+                         int threads);
 
 /* Scratch room of the calling thread, kept between calls; contents are not. */
 void *rt_cpu_room(size_t bytes);
 
-/* ---- matmul_onednn.c ---------------------------------------------------------------------------- */
+/* ---- matmul_onednn.c ------------------------------------------------------------------------- */
 
 /* One problem; false if oneDNN is absent or declines it, and then c is as it was. */
 #ifdef HAVE_ONEDNN

@@ -1,7 +1,8 @@
 /* matmul.c -- the seam of matrix products: every product of emitted code comes through here.
  *
- * In: RtMatmul, with zeros for defaults. Out: c. The one idea: who computes a product is a function of
- * its shape alone (and of RT_MATMUL=plain), never of a clock, so a resumed run computes the same bits.
+ * In: RtMatmul, with zeros for defaults. Out: c. The one idea: who computes a product is a function
+ * of its shape alone (and of RT_MATMUL=plain), never of a clock, so a resumed run computes the same
+ * bits.
  */
 #include <stdlib.h>
 
@@ -53,14 +54,16 @@ static bool matmul_is_plain(void)
     return plain == 1;
 }
 
-/* Measured on Zen 4, one thread: below RT_MATMUL_SMALL the plain tile wins by its short way; where a
-   side is short oneDNN wins, since it packs nothing; where both sides are long the plain product packs
-   each operand once and is 0-30 % ahead. Without 512-bit vectors oneDNN takes all that is not small. */
+/* Measured on Zen 4, one thread: below RT_MATMUL_SMALL the plain tile wins by its short way; where
+   a side is short oneDNN wins, since it packs nothing; where both sides are long the plain product
+   packs each operand once and is 0-30 % ahead. Without 512-bit vectors oneDNN takes all that is not
+   small. */
 static bool matmul_is_onednn(const RtMatmul *p, int threads)
 {
     const double work = (double)p->m * (double)p->n * (double)p->k;
     const bool both_long = p->m >= 256 && p->n >= 256 && VECTOR_BYTES == 64;
-    return work > RT_MATMUL_SMALL && !both_long && threads > 0 && !omp_in_parallel() && !matmul_is_plain();
+    return work > RT_MATMUL_SMALL && !both_long && threads > 0 && !omp_in_parallel()
+           && !matmul_is_plain();
 }
 
 static void matmul_one_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads)

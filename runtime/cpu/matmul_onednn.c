@@ -1,8 +1,8 @@
 /* matmul_onednn.c -- products by oneDNN; the only file that knows that library, 2.x and 3.x.
  *
- * In: one product, strides filled in. Out: c, or false: not mine, c is untouched. A primitive is made
- * once per shape and kept, with memory objects whose addresses are set at each call and a scratchpad of
- * ours, so nothing is allocated after the first product of a shape.
+ * In: one product, strides filled in. Out: c, or false: not mine, c is untouched. A primitive is
+ * made once per shape and kept, with memory objects whose addresses are set at each call and a
+ * scratchpad of ours, so nothing is allocated after the first product of a shape.
  */
 #include <oneapi/dnnl/dnnl.h>
 
@@ -36,17 +36,19 @@ static bool engine_open(void)
 {
     if (!cache.stream && !cache.failed)
         cache.failed = dnnl_engine_create(&cache.engine, dnnl_cpu, 0) != dnnl_success
-            || dnnl_stream_create(&cache.stream, cache.engine, dnnl_stream_default_flags) != dnnl_success;
+                       || dnnl_stream_create(&cache.stream, cache.engine, dnnl_stream_default_flags)
+                              != dnnl_success;
     return !cache.failed;
 }
 
-/* ---- the shim: where 2.x and 3.x differ --------------------------------------------------------- */
+/* ---- the shim: where 2.x and 3.x differ ------------------------------------------------------ */
 
 #if DNNL_VERSION_MAJOR >= 3
 
 typedef dnnl_memory_desc_t Desc;
 
-static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step_row, ptrdiff_t step_column)
+static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step_row,
+                      ptrdiff_t step_column)
 {
     const dnnl_dims_t dims = { rows, columns }, strides = { step_row, step_column };
     return dnnl_memory_desc_create_with_strides(d, 2, dims, dnnl_f32, strides) == dnnl_success;
@@ -54,7 +56,10 @@ static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step
 
 static void desc_free(Desc *d) { dnnl_memory_desc_destroy(*d); }
 
-static bool post_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_f32) == dnnl_success; }
+static bool post_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_f32) == dnnl_success;
+}
 
 static bool memory_make(dnnl_memory_t *to, const Desc *d)
 {
@@ -63,8 +68,9 @@ static bool memory_make(dnnl_memory_t *to, const Desc *d)
 
 static bool matmul_make(dnnl_primitive_desc_t *pd, Desc d[4], bool bias, dnnl_primitive_attr_t attr)
 {
-    return dnnl_matmul_primitive_desc_create(pd, cache.engine, d[MEM_A], d[MEM_B], bias ? d[MEM_BIAS] : NULL,
-                                             d[MEM_C], attr) == dnnl_success;
+    return dnnl_matmul_primitive_desc_create(pd, cache.engine, d[MEM_A], d[MEM_B],
+                                             bias ? d[MEM_BIAS] : NULL, d[MEM_C], attr)
+           == dnnl_success;
 }
 
 static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
@@ -79,7 +85,8 @@ static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 
 typedef dnnl_memory_desc_t Desc;
 
-static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step_row, ptrdiff_t step_column)
+static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step_row,
+                      ptrdiff_t step_column)
 {
     const dnnl_dims_t dims = { rows, columns }, strides = { step_row, step_column };
     return dnnl_memory_desc_init_by_strides(d, 2, dims, dnnl_f32, strides) == dnnl_success;
@@ -87,7 +94,10 @@ static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step
 
 static void desc_free(Desc *d) { RT_UNUSED(d); }
 
-static bool post_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1) == dnnl_success; }
+static bool post_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
+}
 
 static bool memory_make(dnnl_memory_t *to, const Desc *d)
 {
@@ -97,8 +107,9 @@ static bool memory_make(dnnl_memory_t *to, const Desc *d)
 static bool matmul_make(dnnl_primitive_desc_t *pd, Desc d[4], bool bias, dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t op;
-    return dnnl_matmul_desc_init(&op, &d[MEM_A], &d[MEM_B], bias ? &d[MEM_BIAS] : NULL, &d[MEM_C]) == dnnl_success
-        && dnnl_primitive_desc_create(pd, &op, attr, cache.engine, NULL) == dnnl_success;
+    return dnnl_matmul_desc_init(&op, &d[MEM_A], &d[MEM_B], bias ? &d[MEM_BIAS] : NULL, &d[MEM_C])
+               == dnnl_success
+           && dnnl_primitive_desc_create(pd, &op, attr, cache.engine, NULL) == dnnl_success;
 }
 
 static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
@@ -111,13 +122,14 @@ static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 
 #endif
 
-/* ---- one primitive per shape ---------------------------------------------------------------------- */
+/* ---- one primitive per shape ----------------------------------------------------------------- */
 
 static bool attr_make(dnnl_primitive_attr_t *attr, bool add)
 {
     dnnl_post_ops_t ops = NULL;
     bool good = dnnl_primitive_attr_create(attr) == dnnl_success
-        && dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user) == dnnl_success;
+                && dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user)
+                       == dnnl_success;
     if (good && add) {
         good = dnnl_post_ops_create(&ops) == dnnl_success && post_sum(ops)
             && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
@@ -148,7 +160,8 @@ static void kept_make(Kept *kept, const Key *q)
         && attr_make(&attr, q->add) && matmul_make(&pd, d, q->bias, attr);
     for (int i = 0; i < 4 && good; i++)
         good = memory_make(&kept->memory[i], &d[i]);
-    good = good && scratch_make(kept, pd) && dnnl_primitive_create(&kept->primitive, pd) == dnnl_success;
+    good = good && scratch_make(kept, pd)
+           && dnnl_primitive_create(&kept->primitive, pd) == dnnl_success;
     for (int i = 0; i < 4 && good; i++)
         desc_free(&d[i]);
     if (pd)
@@ -164,7 +177,8 @@ static void kept_make(Kept *kept, const Key *q)
 static bool key_same(const Key *a, const Key *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb
-        && a->ldc == b->ldc && a->ta == b->ta && a->tb == b->tb && a->add == b->add && a->bias == b->bias;
+           && a->ldc == b->ldc && a->ta == b->ta && a->tb == b->tb && a->add == b->add
+           && a->bias == b->bias;
 }
 
 static Kept *kept_find(const Key *key)
@@ -184,21 +198,23 @@ static Kept *kept_find(const Key *key)
 
 bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
 {
-    const Key key = { .m = p->m, .n = p->n, .k = p->k, .lda = p->lda, .ldb = p->ldb, .ldc = p->ldc, .ta = p->ta,
-                      .tb = p->tb, .add = p->add, .bias = p->bias };
+    const Key key = { .m = p->m, .n = p->n, .k = p->k, .lda = p->lda, .ldb = p->ldb,
+                      .ldc = p->ldc, .ta = p->ta, .tb = p->tb, .add = p->add, .bias = p->bias };
     if (!engine_open())
         return false;
     Kept *kept = kept_find(&key);
     if (!kept->primitive)
         return false;
-    const void *at[MEM_COUNT] = { a, b, p->bias, c, kept->scratch ? rt_cpu_room(kept->scratch) : NULL };
-    static const int names[MEM_COUNT] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST,
-                                          DNNL_ARG_SCRATCHPAD };
+    const void *at[MEM_COUNT] = { a, b, p->bias, c,
+                                  kept->scratch ? rt_cpu_room(kept->scratch) : NULL };
+    static const int names[MEM_COUNT] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS,
+                                          DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD };
     dnnl_exec_arg_t args[MEM_COUNT];
     int n = 0;
     for (int i = 0; i < MEM_COUNT; i++)
         if (at[i]) {
-            if (dnnl_memory_set_data_handle(kept->memory[i], (void *)(uintptr_t)at[i]) != dnnl_success)
+            if (dnnl_memory_set_data_handle(kept->memory[i], (void *)(uintptr_t)at[i])
+                != dnnl_success)
                 return false;
             args[n++] = (dnnl_exec_arg_t){ names[i], kept->memory[i] };
         }

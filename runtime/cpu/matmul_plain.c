@@ -61,7 +61,8 @@ void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmu
         run_product_f32(c, a, b, p, threads);
 }
 
-void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p, int threads)
+void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p,
+                         int threads)
 {
     if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL)
         run_small_f64(c, a, b, p);

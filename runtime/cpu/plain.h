@@ -2,11 +2,11 @@
  *
  * c is cut into a grid of parts, one for each thread, which works alone: what lies in one cache is
  * packed by its own core. Within a part the smaller side is packed first ("near", it stays in the
- * second-level cache), the other one piece by piece right before its use ("far"), while the memory of
- * the piece after it is touched. So a weight matrix is read from memory once, in the form in which it
- * lies there, whatever the orientation. Where packing would not pay, tiles run on what is stored.
- * Every element of c is summed in the same order whoever computes it: the bits do not depend on the
- * number of threads.
+ * second-level cache), the other one piece by piece right before its use ("far"), while the memory
+ * of the piece after it is touched. So a weight matrix is read from memory once, in the form in
+ * which it lies there, whatever the orientation. Where packing would not pay, tiles run on what is
+ * stored. Every element of c is summed in the same order whoever computes it: the bits do not
+ * depend on the number of threads.
  */
 
 enum { N(STRIP) = TILE_VECS * LANES, N(NEAR) = NEAR_BYTES / (int)sizeof(REAL) };
@@ -52,19 +52,21 @@ static N(Side) N(side_b)(const N(Part) *w, ptrdiff_t j, ptrdiff_t live, REAL *to
     return (N(Side)){ to, 1, N(STRIP) };
 }
 
-/* ---- touching ahead --------------------------------------------------------------------------------- */
+/* ---- touching ahead -------------------------------------------------------------------------- */
 
 /* A piece of a or b that is packed next: rows of so many cache lines. */
 typedef struct { const char *at; ptrdiff_t step, lines, rows; } N(Ahead);
 
 /* along: k runs along the stored rows */
-static N(Ahead) N(ahead_piece)(const REAL *from, bool along, ptrdiff_t stride, ptrdiff_t side0, ptrdiff_t live,
-                               ptrdiff_t k0, ptrdiff_t k)
+static N(Ahead) N(ahead_piece)(const REAL *from, bool along, ptrdiff_t stride, ptrdiff_t side0,
+                               ptrdiff_t live, ptrdiff_t k0, ptrdiff_t k)
 {
     const ptrdiff_t per_line = 64 / (ptrdiff_t)sizeof(REAL);
     const REAL *at = along ? from + side0 * stride + k0 : from + k0 * stride + side0;
-    return (N(Ahead)){ .at = (const char *)at, .step = stride * (ptrdiff_t)sizeof(REAL),
-                       .lines = ceil_div(along ? k : live, per_line) + 1, .rows = along ? live : k };
+    return (N(Ahead)){ .at = (const char *)at,
+                       .step = stride * (ptrdiff_t)sizeof(REAL),
+                       .lines = ceil_div(along ? k : live, per_line) + 1,
+                       .rows = along ? live : k };
 }
 
 /* Tile number t of `tiles` touches one column of lines, down a share of the rows. */
@@ -76,10 +78,10 @@ static void N(ahead_tile)(const N(Ahead) *piece, ptrdiff_t t, ptrdiff_t tiles, N
     tile->ahead_step = piece->step;
 }
 
-/* ---- the two orders --------------------------------------------------------------------------------- */
+/* ---- the two orders -------------------------------------------------------------------------- */
 
-static void N(run_tile)(const N(Part) *w, ptrdiff_t i, ptrdiff_t j, N(Side) a, N(Side) b, const N(Ahead) *ahead,
-                        ptrdiff_t t, ptrdiff_t tiles)
+static void N(run_tile)(const N(Part) *w, ptrdiff_t i, ptrdiff_t j, N(Side) a, N(Side) b,
+                        const N(Ahead) *ahead, ptrdiff_t t, ptrdiff_t tiles)
 {
     const bool first = w->k0 == 0;
     N(Tile) tile = {
@@ -97,12 +99,12 @@ static void N(run_strips)(const N(Part) *w)
     const ptrdiff_t k = w->k1 - w->k0, tiles = ceil_div(w->m1 - w->m0, TILE_ROWS);
     for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP)) {
         const ptrdiff_t next = min_size(j + N(STRIP), w->n1);
-        const N(Ahead) ahead = N(ahead_piece)(w->b, w->p->tb, w->p->ldb, next, min_size(N(STRIP), w->n1 - next),
-                                              w->k0, k);
+        const N(Ahead) ahead = N(ahead_piece)(w->b, w->p->tb, w->p->ldb, next,
+                                              min_size(N(STRIP), w->n1 - next), w->k0, k);
         const N(Side) b = N(side_b)(w, j, next - j, w->far, true);
         for (ptrdiff_t i = w->m0; i < w->m1; i += TILE_ROWS) {
-            const N(Side) a = N(side_a)(w, i, min_size(TILE_ROWS, w->m1 - i), w->near + (i - w->m0) * k,
-                                        j == w->n0);
+            const N(Side) a = N(side_a)(w, i, min_size(TILE_ROWS, w->m1 - i),
+                                        w->near + (i - w->m0) * k, j == w->n0);
             N(run_tile)(w, i, j, a, b, &ahead, (i - w->m0) / TILE_ROWS, tiles);
         }
     }
@@ -113,35 +115,40 @@ static void N(run_blocks)(const N(Part) *w)
 {
     const ptrdiff_t k = w->k1 - w->k0, strips = ceil_div(w->n1 - w->n0, N(STRIP));
     for (ptrdiff_t from = w->m0; from < w->m1; from += BLOCK_ROWS) {
-        const ptrdiff_t to = min_size(from + BLOCK_ROWS, w->m1), rows = ceil_div(to - from, TILE_ROWS);
-        const N(Ahead) ahead = N(ahead_piece)(w->a, !w->p->ta, w->p->lda, to, min_size(BLOCK_ROWS, w->m1 - to),
-                                              w->k0, k);
+        const ptrdiff_t to = min_size(from + BLOCK_ROWS, w->m1);
+        const ptrdiff_t rows = ceil_div(to - from, TILE_ROWS);
+        const N(Ahead) ahead = N(ahead_piece)(w->a, !w->p->ta, w->p->lda, to,
+                                              min_size(BLOCK_ROWS, w->m1 - to), w->k0, k);
         for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP)) {
-            const N(Side) b = N(side_b)(w, j, min_size(N(STRIP), w->n1 - j), w->near + (j - w->n0) * k,
-                                        from == w->m0);
+            const N(Side) b = N(side_b)(w, j, min_size(N(STRIP), w->n1 - j),
+                                        w->near + (j - w->n0) * k, from == w->m0);
             for (ptrdiff_t i = from; i < to; i += TILE_ROWS) {
-                const N(Side) a = N(side_a)(w, i, min_size(TILE_ROWS, to - i), w->far + (i - from) * k, j == w->n0);
-                N(run_tile)(w, i, j, a, b, &ahead, (j - w->n0) / N(STRIP) * rows + (i - from) / TILE_ROWS,
-                            rows * strips);
+                const N(Side) a = N(side_a)(w, i, min_size(TILE_ROWS, to - i),
+                                            w->far + (i - from) * k, j == w->n0);
+                const ptrdiff_t done = (j - w->n0) / N(STRIP) * rows + (i - from) / TILE_ROWS;
+                N(run_tile)(w, i, j, a, b, &ahead, done, rows * strips);
             }
         }
     }
 }
 
-/* ---- a thread's part -------------------------------------------------------------------------------- */
+/* ---- a thread's part ------------------------------------------------------------------------- */
 
 /* Passes over k outermost; the near side goes in pieces that fit its cache. */
 static void N(run_part)(N(Part) w)
 {
     const ptrdiff_t rows = w.m1 - w.m0, columns = w.n1 - w.n0, all = w.p->k;
     const bool strips = rows <= columns;
-    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP), from = strips ? w.m0 : w.n0, to = strips ? w.m1 : w.n1;
+    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP);
+    const ptrdiff_t from = strips ? w.m0 : w.n0, to = strips ? w.m1 : w.n1;
     const ptrdiff_t depth = min_size(all, round_up(ceil_div(all, ceil_div(all, DEPTH)), 8));
-    const ptrdiff_t side = min_size(round_up(to - from, unit), max_size(1, N(NEAR) / depth / unit) * unit);
+    const ptrdiff_t fits = max_size(1, N(NEAR) / depth / unit) * unit;
+    const ptrdiff_t side = min_size(round_up(to - from, unit), fits);
     const ptrdiff_t far = depth * max_size(N(STRIP), BLOCK_ROWS);
     w.near = rt_cpu_room((size_t)(round_up(depth * side, LANES) + far) * sizeof(REAL));
     w.far = w.near + round_up(depth * side, LANES);
-    w.direct_a = columns <= 2 * N(STRIP) && (w.p->ta || w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 != 0);
+    const bool aliased = w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 == 0;    /* rows in one set */
+    w.direct_a = columns <= 2 * N(STRIP) && (w.p->ta || !aliased);
     w.direct_b = rows <= 8 * TILE_ROWS && !w.p->tb;
     for (w.k0 = 0; w.k0 < all; w.k0 = w.k1) {
         w.k1 = min_size(all, w.k0 + depth);
@@ -157,8 +164,8 @@ static void N(run_part)(N(Part) w)
     }
 }
 
-/* How many parts along m: least work of the largest part, in steps of a tile over one k; packing a tile
-   of rows counts as 6 of them, packing a strip as 20 (measured), a tile itself takes 24. */
+/* How many parts along m: least work of the largest part, in steps of a tile over one k; packing a
+   tile of rows counts as 6 of them, packing a strip as 20 (measured), a tile itself takes 24. */
 static int N(grid_rows)(const RtMatmul *p, int threads)
 {
     const ptrdiff_t tiles = ceil_div(p->m, TILE_ROWS), strips = ceil_div(p->n, N(STRIP));
@@ -192,7 +199,8 @@ static void N(run_product)(REAL *c, const REAL *a, const REAL *b, const RtMatmul
     }
 }
 
-/* A small product, by one thread: tiles run on a as it lies, and on b too unless it is stored turned. */
+/* A small product, by one thread: tiles run on a as it lies, and on b too unless it is stored
+ * turned. */
 static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p)
 {
     REAL packed[SMALL_DEPTH * N(STRIP)] __attribute__((aligned(RT_ALIGN)));
@@ -200,7 +208,7 @@ static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *
         ptrdiff_t live = min_size(N(STRIP), p->n - j);
         const bool whole = live % LANES == 0;
         if (!p->tb && !whole && live > LANES)
-            live -= live % LANES;               /* the rest, less than a vector, is a strip of its own */
+            live -= live % LANES; /* the rest, less than a vector, is a strip of its own */
         const bool pack = p->tb || live % LANES != 0;
         const ptrdiff_t width = round_up(live, LANES);
         if (pack && p->tb)

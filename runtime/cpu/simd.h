@@ -25,7 +25,7 @@
 #define VECTOR_BYTES 16
 #endif
 
-/* rows and vectors of a register tile: what the registers hold besides a row of b and a broadcast */
+/* rows and vectors of a register tile: what registers hold besides a row of b and a broadcast */
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define VECTOR_REGISTERS 32
 enum { TILE_ROWS = 8, TILE_VECS = 3 };
@@ -54,14 +54,32 @@ CPU_INLINE void v_store_f64(double *at, Vd v)     { *(VdU *)at = v; }
 
 /* a b + c, rounded once where the machine can */
 #if defined(__AVX512F__)
-CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c) { return (Vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c) { return (Vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c)
+{
+    return (Vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c)
+{
+    return (Vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
 #elif defined(__AVX2__) && defined(__FMA__)
-CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c) { return (Vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c) { return (Vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c)
+{
+    return (Vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c)
+{
+    return (Vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
 #elif defined(__aarch64__)
-CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c) { return (Vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
-CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c) { return (Vd)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c)
+{
+    return (Vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c)
+{
+    return (Vd)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+}
 #else
 CPU_INLINE Vf v_fma_f32(Vf a, Vf b, Vf c) { return a * b + c; }
 CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c) { return a * b + c; }

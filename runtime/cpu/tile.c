@@ -1,8 +1,8 @@
 /* tile.c -- the register tile: c[8, 48] (+)= a[8, k] @ b[k, 48], and packing for it.
  *
- * In: a as any strided matrix, b with dense rows; best packed, so that both are read in the order in
- * which they lie in memory. The tile of c stays in registers over the whole of k; edges run narrower
- * tiles of the same text, so nothing is computed that is not stored.
+ * In: a as any strided matrix, b with dense rows; best packed, so that both are read in the order
+ * in which they lie in memory. The tile of c stays in registers over the whole of k; edges run
+ * narrower tiles of the same text, so nothing is computed that is not stored.
  */
 #include "cpu/cpu.h"
 #include "cpu/simd.h"

@@ -7,7 +7,7 @@ typedef struct {
     ptrdiff_t   k;
     const REAL *a;                              /* a[i, k] at a + i*a_i + k*a_k                   */
     ptrdiff_t   a_i, a_k;
-    const REAL *b;                              /* b[k, j] at b + k*b_k + j, readable to a whole vector */
+    const REAL *b; /* b[k, j] at b + k*b_k + j, readable to a whole vector */
     ptrdiff_t   b_k;
     REAL       *c;
     ptrdiff_t   c_i;
@@ -20,8 +20,8 @@ typedef struct {
 /* c[rows, columns] (+)= a[rows, k] @ b[k, columns]; up to TILE_ROWS and TILE_VECS vectors. */
 void N(rt_tile)(int rows, int columns, const N(Tile) *t);
 /* to[k][width] = from[j, k] for j < live (rows of from, along k), 0 beyond; live <= width. */
-void N(rt_pack_turned)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride, ptrdiff_t live,
-                       ptrdiff_t k);
+void N(rt_pack_turned)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
+                       ptrdiff_t live, ptrdiff_t k);
 /* to[k][width] = from[k, j] for j < live, 0 beyond. */
 void N(rt_pack_straight)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
                          ptrdiff_t live, ptrdiff_t k);

@@ -1,6 +1,6 @@
 /* tile_real.h -- the template behind tile.c, once per type: REAL, V, LANES, N(name). */
 
-/* ---- the tile --------------------------------------------------------------------------------- */
+/* ---- the tile -------------------------------------------------------------------------------- */
 
 /* A row of the tile: its sums over k, in up to three vectors. */
 typedef struct { V v0, v1, v2; } N(Row);
@@ -59,7 +59,7 @@ CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
     const ptrdiff_t a_i = t->a_i, a_k = t->a_k, b_k = t->b_k, c_i = t->c_i;
     const char *ahead = t->ahead;
     REAL *const c = t->c;
-    ptrdiff_t touched = 0;                      /* rows of c: one at a time, not to fill the miss buffers */
+    ptrdiff_t touched = 0;                      /* rows of c: one by one, to spare miss buffers   */
     for (ptrdiff_t k = t->k; k > 0; k--) {
         if (k % 8 == 0) {
             __builtin_prefetch(ahead, 0, 2);
@@ -93,33 +93,38 @@ CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
 #undef ROW_STEP
 #undef ROW_STORE
 
-#define TILE_CASES(rows)                                                                           \
-    case (rows) * 4 + 1: N(tile_body)(rows, 1, &part, last); break;                                \
-    case (rows) * 4 + 2: N(tile_body)(rows, 2, &part, last); break;                                \
-    case (rows) * 4 + 3: N(tile_body)(rows, 3, &part, last); break;
+CPU_INLINE void N(tile_rows)(int rows, int vecs, const N(Tile) *t, int last)
+{
+    if (vecs == 3)
+        N(tile_body)(rows, 3, t, last);
+    else if (vecs == 2)
+        N(tile_body)(rows, 2, t, last);
+    else
+        N(tile_body)(rows, 1, t, last);
+}
 
 void N(rt_tile)(int rows, int columns, const N(Tile) *t)
 {
     const int vecs = (columns + LANES - 1) / LANES, last = columns - (vecs - 1) * LANES;
+    if (rows == TILE_ROWS) {
+        N(tile_rows)(TILE_ROWS, vecs, t, last);
+        return;
+    }
     N(Tile) part = *t;
-    while (rows > 0) {
-        const int some = rows >= TILE_ROWS ? TILE_ROWS : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
-        switch (some * 4 + vecs) {
-        TILE_CASES(1) TILE_CASES(2) TILE_CASES(4)
-#if VECTOR_REGISTERS >= 32
-        TILE_CASES(8)
-#endif
-        default: break;
-        }
+    for (int some; rows > 0; rows -= some) {    /* the rest: halves of a tile                     */
+        some = rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+        if (some == 4)
+            N(tile_rows)(4, vecs, &part, last);
+        else if (some == 2)
+            N(tile_rows)(2, vecs, &part, last);
+        else
+            N(tile_rows)(1, vecs, &part, last);
         part.a += some * part.a_i;
         part.c += some * part.c_i;
-        rows -= some;
     }
 }
 
-#undef TILE_CASES
-
-/* ---- packing ---------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* Turns `rows` vectors (rows of a matrix) into its columns, one after the other: log2(rows) times,
    lanes of rows i and i + rows/2 in turn. rows is a constant, a power of two up to LANES. */
@@ -137,7 +142,8 @@ CPU_INLINE void N(turn_vectors)(int rows, V turned[LANES])
 }
 
 /* to[k][rows] = from[j, k] for j < rows; returns the k done, a multiple of LANES */
-CPU_INLINE ptrdiff_t N(pack_turned_narrow)(int rows, REAL *to, const REAL *from, ptrdiff_t stride, ptrdiff_t k)
+CPU_INLINE ptrdiff_t N(pack_turned_narrow)(int rows, REAL *to, const REAL *from, ptrdiff_t stride,
+                                           ptrdiff_t k)
 {
     ptrdiff_t ik = 0;
     for (; ik + LANES <= k; ik += LANES) {
@@ -151,7 +157,8 @@ CPU_INLINE ptrdiff_t N(pack_turned_narrow)(int rows, REAL *to, const REAL *from,
     return ik;
 }
 
-CPU_INLINE void N(pack_turned_square)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride, ptrdiff_t k)
+CPU_INLINE void N(pack_turned_square)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
+                                      ptrdiff_t k)
 {
     ptrdiff_t ik = 0;
     for (; ik + LANES <= k; ik += LANES) {
@@ -168,8 +175,8 @@ CPU_INLINE void N(pack_turned_square)(REAL *to, ptrdiff_t width, const REAL *fro
 }
 
 /* to[k][width] = from[j, k] for j < live (rows of from, along k), 0 beyond; live <= width. */
-void N(rt_pack_turned)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride, ptrdiff_t live,
-                           ptrdiff_t k)
+void N(rt_pack_turned)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
+                       ptrdiff_t live, ptrdiff_t k)
 {
     ptrdiff_t j = 0, done = 0;
     const int rows = (int)TILE_ROWS < (int)LANES ? TILE_ROWS : LANES;
@@ -186,8 +193,8 @@ void N(rt_pack_turned)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t st
 }
 
 /* to[k][width] = from[k, j] for j < live, 0 beyond. */
-void N(rt_pack_straight)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride, ptrdiff_t live,
-                             ptrdiff_t k)
+void N(rt_pack_straight)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
+                         ptrdiff_t live, ptrdiff_t k)
 {
     if (live == width && width == TILE_ROWS) {
         for (ptrdiff_t ik = 0; ik < k; ik++)
@@ -196,8 +203,8 @@ void N(rt_pack_straight)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t 
     }
     if (live == width && width == TILE_VECS * LANES) {
         for (ptrdiff_t ik = 0; ik < k; ik++)
-            for (int i = 0; i < TILE_VECS; i++)
-                N(v_store)(to + (ik * TILE_VECS + i) * LANES, N(v_load)(from + ik * stride + i * LANES));
+            for (int j = 0; j < TILE_VECS * LANES; j += LANES)
+                N(v_store)(to + ik * TILE_VECS * LANES + j, N(v_load)(from + ik * stride + j));
         return;
     }
     for (ptrdiff_t ik = 0; ik < k; ik++) {

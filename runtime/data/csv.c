@@ -1,8 +1,9 @@
 /* csv.c -- tables of numbers: RFC 4180, plain or .gz, columns by name or number.
  *
- * In: a file (and one for validation, or a share of the rows). Out: per input a buffer of rows in its
- * own type. Every number is checked where it stands; a message gives file:line:column. Rows are drawn
- * into training and validation by a permutation keyed with the run's seed, and by nothing else.
+ * In: a file (and one for validation, or a share of the rows). Out: per input a buffer of rows in
+ * its own type. Every number is checked where it stands; a message gives file:line:column. Rows are
+ * drawn into training and validation by a permutation keyed with the run's seed, and by nothing
+ * else.
  */
 #include <float.h>
 #include <stdarg.h>
@@ -42,7 +43,7 @@ static void csv_fail(const Csv *c, int64_t line, int64_t column, const char *fmt
     rt_fail(RT_EXIT_FAIL, "%s:%lld:%lld: %s", c->file, (long long)line, (long long)column, text);
 }
 
-/* ---- fields ---------------------------------------------------------------------------------------- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 static void csv_next_line(Csv *c)
 {
@@ -71,7 +72,8 @@ static void csv_quoted(Csv *c, Field *f)
     f->len = (size_t)(c->text + to - f->at);
     const char after = c->at < c->len ? c->text[c->at] : '\n';
     if (after != ',' && after != '\n' && after != '\r')
-        csv_fail(c, c->line, (int64_t)(c->at - c->line_start) + 1, "text after the end of a quoted field");
+        csv_fail(c, c->line, (int64_t)(c->at - c->line_start) + 1,
+                 "text after the end of a quoted field");
 }
 
 /* The next field; false at the end of the row (or file), which is consumed. */
@@ -82,14 +84,17 @@ static bool csv_field(Csv *c, bool first, Field *f)
         if (ch != ',') {
             c->at += ch == '\r' && c->at < c->len;
             if (c->at < c->len && c->text[c->at] != '\n')
-                csv_fail(c, c->line, (int64_t)(c->at - c->line_start), "a carriage return inside a row");
+                csv_fail(c, c->line, (int64_t)(c->at - c->line_start),
+                         "a carriage return inside a row");
             c->at += c->at < c->len;
             csv_next_line(c);
             return false;
         }
         c->at++;
     }
-    *f = (Field){ .at = c->text + c->at, .line = c->line, .column = (int64_t)(c->at - c->line_start) + 1 };
+    *f = (Field){ .at = c->text + c->at,
+                  .line = c->line,
+                  .column = (int64_t)(c->at - c->line_start) + 1 };
     if (c->at < c->len && c->text[c->at] == '"') {
         csv_quoted(c, f);
         return true;
@@ -104,12 +109,13 @@ static bool csv_field(Csv *c, bool first, Field *f)
     return true;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static double scale_ten(uint64_t exact, int exponent)
 {
-    static const double ten[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13,
-                                  1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
+    static const double ten[] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
     if (exact < (uint64_t)1 << 53 && exponent >= 0 && exponent <= 22)
         return (double)exact * ten[exponent];   /* one rounding: correct                          */
     if (exact < (uint64_t)1 << 53 && exponent < 0 && exponent >= -22)
@@ -174,7 +180,8 @@ static bool field_is_word(const Field *f, const char *const *words)
 {
     const size_t sign = f->len > 0 && (*f->at == '-' || *f->at == '+');
     for (; *words; words++)
-        if (strlen(*words) == f->len - sign && strncasecmp(f->at + sign, *words, f->len - sign) == 0)
+        if (strlen(*words) == f->len - sign
+            && strncasecmp(f->at + sign, *words, f->len - sign) == 0)
             return true;
     return false;
 }
@@ -200,24 +207,26 @@ static double field_number(const Csv *c, Field f, int column)
         csv_fail(c, f.line, f.column, "the field is empty (%s); a number is wanted",
                  column_text(c, column, text));
     if (field_is_word(&f, special))
-        csv_fail(c, f.line, f.column, "'%.*s' (%s) is not finite; such values are not accepted", (int)f.len,
-                 f.at, column_text(c, column, text));
+        csv_fail(c, f.line, f.column, "'%.*s' (%s) is not finite; such values are not accepted",
+                 (int)f.len, f.at, column_text(c, column, text));
     if (!number_parse(f.at, f.len, &v))
-        csv_fail(c, f.line, f.column, "'%.*s' is no number (%s)%s", (int)(f.len > 40 ? 40 : f.len), f.at,
-                 column_text(c, column, text), f.line == 1 && !c->d->t.header
-                 ? "; if the first row names the columns, say header: true" : "");
+        csv_fail(c, f.line, f.column, "'%.*s' is no number (%s)%s", (int)(f.len > 40 ? 40 : f.len),
+                 f.at, column_text(c, column, text),
+                 f.line == 1 && !c->d->t.header
+                     ? "; if the first row names the columns, say header: true"
+                     : "");
     return v;
 }
 
-/* ---- storing --------------------------------------------------------------------------------------- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 static void store_int(const Csv *c, const Field *f, int column, const DataMap *map, int32_t *to,
                       double v)
 {
     char text[80], input[160], hint[160];
     if (v != floor(v) || fabs(v) > INT32_MAX)
-        csv_fail(c, f->line, f->column, "%.*s (%s) is no whole number of 32 bits; %s wants one", (int)f->len,
-                 f->at, column_text(c, column, text), data_input_text(map, input));
+        csv_fail(c, f->line, f->column, "%.*s (%s) is no whole number of 32 bits; %s wants one",
+                 (int)f->len, f->at, column_text(c, column, text), data_input_text(map, input));
     if (!data_in_range(map->input, (int64_t)v))
         csv_fail(c, f->line, f->column, "%.*s (%s) is outside of %s%s", (int)f->len, f->at,
                  column_text(c, column, text), data_input_text(map, input),
@@ -225,10 +234,12 @@ static void store_int(const Csv *c, const Field *f, int column, const DataMap *m
     *to = (int32_t)v;
 }
 
-static void store_real(const Csv *c, const Field *f, const DataMap *map, void *table, int64_t at, double v)
+static void store_real(const Csv *c, const Field *f, const DataMap *map, void *table, int64_t at,
+                       double v)
 {
     if (fabs(v) > (map->type == RT_F64 ? DBL_MAX : FLT_MAX))
-        csv_fail(c, f->line, f->column, "%.*s is too large for the model's numbers", (int)f->len, f->at);
+        csv_fail(c, f->line, f->column, "%.*s is too large for the model's numbers", (int)f->len,
+                 f->at);
     if (map->type == RT_F32)
         ((float *)table)[at] = (float)v;
     else
@@ -252,7 +263,7 @@ static void store_row(const Csv *c, int64_t row)
     }
 }
 
-/* ---- columns of the maps --------------------------------------------------------------------------- */
+/* ---- columns of the maps --------------------------------------------------------------------- */
 
 static int column_find(const Csv *c, const RtMap *map)
 {
@@ -277,21 +288,25 @@ static void map_columns(const Csv *c, DataMap *map)
                 "cols(..) is wanted", m->where, map->input->name);
     if (m->kind == RT_MAP_COL && m->column) {
         if (!c->d->t.header)
-            rt_fail(RT_EXIT_FAIL, "%s: column '%s' is asked for by name, but the columns of %s have no "
-                    "names; if its first row holds them, say header: true", m->where, m->column, c->file);
+            rt_fail(RT_EXIT_FAIL,
+                    "%s: column '%s' is asked for by name, but the columns of %s have no "
+                    "names; if its first row holds them, say header: true",
+                    m->where, m->column, c->file);
         map->lo = column_find(c, m);
     }
     if (m->kind == RT_MAP_COL)
         map->hi = map->lo + 1;
     if (map->lo < 0 || map->lo >= map->hi || map->hi > c->n_columns)
-        rt_fail(RT_EXIT_FAIL, "%s: columns %td..%td of %s are asked for; it has %d (numbers start at 0)",
+        rt_fail(RT_EXIT_FAIL,
+                "%s: columns %td..%td of %s are asked for; it has %d (numbers start at 0)",
                 m->where, map->lo, map->hi, c->file, c->n_columns);
     if (map->hi - map->lo != map->elems)
-        rt_fail(RT_EXIT_FAIL, "%s: %td columns are given to input %s, a sample of which has %td elements "
-                "(%s)", m->where, map->hi - map->lo, map->input->name, map->elems, map->input->where);
+        rt_fail(RT_EXIT_FAIL,
+                "%s: %td columns are given to input %s, a sample of which has %td elements (%s)",
+                m->where, map->hi - map->lo, map->input->name, map->elems, map->input->where);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Reads the first row into c->fields: the names of the columns, or the first row of data. Fields in
    quotes are rewritten in place, so no row can be read twice. */
@@ -318,8 +333,8 @@ static void read_first_row(Csv *c)
         for (int j = 0; j < i; j++)
             if (c->names[i].len == c->names[j].len
                 && memcmp(c->names[i].at, c->names[j].at, c->names[i].len) == 0)
-                csv_fail(c, c->names[i].line, c->names[i].column, "column %d has the same name as column "
-                         "%d: %.*s", i, j, (int)c->names[i].len, c->names[i].at);
+                csv_fail(c, c->names[i].line, c->names[i].column,
+                         "column %d has the same name as column %d: %.*s", i, j, (int)c->names[i].len, c->names[i].at);
     }
 }
 
@@ -403,8 +418,8 @@ static void rows_split(RtData *d)
     }
     rt_free(trains);
     if (d->samples[RT_SPLIT_TRAIN] == 0)
-        rt_fail(RT_EXIT_FAIL, "%s: split %g of %lld rows leaves none to train on", d->path[0], d->t.split,
-                (long long)n);
+        rt_fail(RT_EXIT_FAIL, "%s: split %g of %lld rows leaves none to train on", d->path[0],
+                d->t.split, (long long)n);
 }
 
 void data_open_csv(RtData *d)

@@ -1,8 +1,8 @@
 /* data.c -- a data set for a model: opens a reader, maps inputs to it, fills batches.
  *
- * In: the train block, dims and maps of the model table. Out: rows of the input buffers. The one idea:
- * everything is checked when the data are opened (form, ranges, sizes), and what a batch holds is a
- * function of (seed, epoch, index) only.
+ * In: the train block, dims and maps of the model table. Out: rows of the input buffers. The one
+ * idea: everything is checked when the data are opened (form, ranges, sizes), and what a batch
+ * holds is a function of (seed, epoch, index) only.
  */
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@
 
 #include "data/data.h"
 
-/* ---- helpers of the readers ----------------------------------------------------------------------- */
+/* ---- helpers of the readers ------------------------------------------------------------------ */
 
 void data_own(RtData *d, void *at, size_t mapped)
 {
@@ -35,7 +35,8 @@ int64_t data_cut(double split, int64_t n)
 
 bool data_in_range(const RtInput *input, int64_t v)
 {
-    return !input->ranged || (v >= input->lo && v < input->hi) || (input->has_ignore && v == input->ignore);
+    return !input->ranged || (v >= input->lo && v < input->hi)
+           || (input->has_ignore && v == input->ignore);
 }
 
 const char *data_input_text(const DataMap *map, char text[160])
@@ -62,7 +63,7 @@ const char *data_hint_size(const DataMap *map, int64_t n, char text[160])
     return text;
 }
 
-/* ---- maps ----------------------------------------------------------------------------------------- */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 static void map_open(RtData *d, int i)
 {
@@ -84,8 +85,8 @@ static void maps_open(RtData *d)
     for (int i = 0; i < d->t.n_maps; i++) {
         for (int j = 0; j < i; j++)
             if (d->t.maps[i].input == d->t.maps[j].input)
-                rt_fail(RT_EXIT_FAIL, "%s: input %s is taken from the data twice", d->t.maps[i].where,
-                        m->inputs[d->t.maps[i].input].name);
+                rt_fail(RT_EXIT_FAIL, "%s: input %s is taken from the data twice",
+                        d->t.maps[i].where, m->inputs[d->t.maps[i].input].name);
         map_open(d, i);
     }
     for (int input = 0; input < m->n_inputs; input++) {
@@ -93,12 +94,13 @@ static void maps_open(RtData *d)
         for (int i = 0; i < d->n_maps; i++)
             found |= d->map[i].map->input == input;
         if (!found)
-            rt_fail(RT_EXIT_FAIL, "%s: nothing in the data of the train block (%s) is given to input %s",
+            rt_fail(RT_EXIT_FAIL,
+                    "%s: nothing in the data of the train block (%s) is given to input %s",
                     m->inputs[input].where, d->t.where, m->inputs[input].name);
     }
 }
 
-/* ---- opening -------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 RtData *rt_data_open_vocab(const RtModel *m, const RtTrain *t, const char *vocab)
 {
@@ -133,7 +135,8 @@ RtData *rt_data_open(const RtModel *m, const RtTrain *t, const ptrdiff_t *dims, 
     else if (strcmp(t->reader, "csv") == 0)
         data_open_csv(d);
     else
-        rt_fail(RT_EXIT_FAIL, "%s: there is no reader '%s': text, csv, tokens", t->where, t->reader);
+        rt_fail(RT_EXIT_FAIL, "%s: there is no reader '%s': text, csv, tokens", t->where,
+                t->reader);
     if (is_sequence(d))
         data_plan_windows(d);
     return d;
@@ -167,11 +170,12 @@ uint64_t  rt_data_hash(const RtData *d) { return d->hash; }
 int64_t   rt_data_samples(const RtData *d, RtSplit split) { return d->samples[split]; }
 ptrdiff_t rt_data_tail(const RtData *d, RtSplit split) { return d->tail[split]; }
 
-/* ---- batches -------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static size_t type_bytes(RtType type) { return type == RT_F64 ? sizeof(double) : sizeof(float); }
 
-static void fill_columns(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row, void *const *inputs)
+static void fill_columns(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row,
+                         void *const *inputs)
 {
     const DataTable *table = &d->table[split == RT_SPLIT_VAL && d->path[1]];
     for (int i = 0; i < d->n_maps; i++) {
@@ -182,7 +186,8 @@ static void fill_columns(const RtData *d, RtSplit split, int64_t sample, ptrdiff
     }
 }
 
-void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdiff_t n, void *const *inputs)
+void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdiff_t n,
+                  void *const *inputs)
 {
     const uint64_t count = (uint64_t)d->samples[split];
     if (count == 0)
@@ -205,9 +210,10 @@ void rt_data_fill_tail(RtData *d, RtSplit split, void *const *inputs)
         data_fill_rest(d, split, inputs);
 }
 
-/* ---- constants fitted on the training split ------------------------------------------------------- */
+/* ---- constants fitted on the training split -------------------------------------------------- */
 
-static double column_value(const RtData *d, const DataMap *map, int i, int64_t sample, ptrdiff_t elem)
+static double column_value(const RtData *d, const DataMap *map, int i, int64_t sample,
+                           ptrdiff_t elem)
 {
     const void *at = d->table[0].at[i];
     const int64_t place = d->row[0][sample] * map->elems + elem;
@@ -218,7 +224,7 @@ static double column_value(const RtData *d, const DataMap *map, int i, int64_t s
     }
 }
 
-/* Mean, or population standard deviation, of elements [from, to) of input map i over all samples. */
+/* Mean, or population standard deviation, of elements [from, to) of map i over all samples. */
 static double column_fit(const RtData *d, int i, ptrdiff_t from, ptrdiff_t to, bool std)
 {
     const double n = (double)d->samples[0] * (double)(to - from);
@@ -245,13 +251,13 @@ static void fit_param(const RtData *d, const RtModel *m, const RtParam *q, void 
         rt_fail(RT_EXIT_FAIL, "%s: %s of input %s can be fitted on columns only", q->where, q->fit,
                 m->inputs[q->fit_input].name);
     if (elems != 1 && elems != d->map[i].elems)
-        rt_fail(RT_EXIT_FAIL, "%s: %s has %td elements, input %s has %td per sample", q->where, q->path,
-                elems, d->map[i].input->name, d->map[i].elems);
+        rt_fail(RT_EXIT_FAIL, "%s: %s has %td elements, input %s has %td per sample", q->where,
+                q->path, elems, d->map[i].input->name, d->map[i].elems);
     for (ptrdiff_t e = 0; e < elems; e++) {
         double v = column_fit(d, i, elems == 1 ? 0 : e, elems == 1 ? d->map[i].elems : e + 1, std);
         if (std && !(v > 0)) {
-            rt_warn("%s: element %td of %s is constant in the training data; its standard deviation is "
-                    "set to 1", q->where, e, d->map[i].input->name);
+            rt_warn("%s: element %td of %s is constant in the training data; its standard "
+                    "deviation is set to 1", q->where, e, d->map[i].input->name);
             v = 1;
         }
         if (m->real == RT_F64)

@@ -1,7 +1,7 @@
 /* data.h -- what the files of data/ know of each other: a data set, its maps, its two splits.
  *
- * Two kinds of readers: sequences of tokens, of which inputs are windows (text, tokens), and tables,
- * of which inputs are columns (csv).
+ * Two kinds of readers: sequences of tokens, of which inputs are windows (text, tokens), and
+ * tables, of which inputs are columns (csv).
  */
 #ifndef GRADCC_DATA_H
 #define GRADCC_DATA_H
@@ -66,23 +66,25 @@ struct RtData {
     DataOwned  *owned;                          /* memory and maps that live as long as the data */
 };
 
-/* ---- data.c ------------------------------------------------------------------------------------ */
+/* ---- data.c ---------------------------------------------------------------------------------- */
 
 void data_own(RtData *d, void *at, size_t mapped);          /* released by rt_data_close        */
 void data_hash_more(RtData *d, const void *at, size_t n);   /* mixes the bytes into d->hash      */
 int64_t data_cut(double split, int64_t n);                  /* share of n that trains            */
-const char *data_input_text(const DataMap *map, char text[160]);   /* "x: int in 0..65 (a.model:3)" */
-const char *data_hint_size(const DataMap *map, int64_t n, char text[160]);   /* "; give gradcc -D V=65" */
+/* "x: int in 0..65 (a.model:3)" */
+const char *data_input_text(const DataMap *map, char text[160]);
+/* "; compile with gradcc -D V=65", or nothing where that is no help */
+const char *data_hint_size(const DataMap *map, int64_t n, char text[160]);
 bool data_in_range(const RtInput *input, int64_t v);
 
-/* ---- readers: fill streams or tables ---------------------------------------------------------- */
+/* ---- readers: fill streams or tables --------------------------------------------------------- */
 
 void data_open_text(RtData *d, const char *vocab);
 void data_open_tokens(RtData *d);
 void data_open_csv(RtData *d);
 void data_read_vocab(RtData *d, const char *json);          /* of a checkpoint                   */
 
-/* ---- window.c: samples of sequences ----------------------------------------------------------- */
+/* ---- window.c: samples of sequences ---------------------------------------------------------- */
 
 void data_plan_windows(RtData *d);              /* counts samples; checks ranges of tokens       */
 void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row,

@@ -1,9 +1,9 @@
 /* sampler.c -- the order of training: a permutation that is computed, not stored.
  *
- * In: an index and a key made of (seed, epoch). Out: the sample at that place. The one idea: a small
- * Feistel network over the next power of four is a bijection; walking its cycle until it falls below n
- * makes it one of 0..n-1. So the order depends on (seed, epoch, index) only, costs no memory, and
- * resumes at any place.
+ * In: an index and a key made of (seed, epoch). Out: the sample at that place. The one idea: a
+ * small Feistel network over the next power of four is a bijection; walking its cycle until it
+ * falls below n makes it one of 0..n-1. So the order depends on (seed, epoch, index) only, costs no
+ * memory, and resumes at any place.
  */
 #include "run.h"
 

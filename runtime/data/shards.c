@@ -1,8 +1,8 @@
 /* shards.c -- token files of llm.c: a header of 256 integers, then 16-bit or 32-bit tokens.
  *
- * In: a path or a pattern (train_*.bin) for training, another for validation or a share of the first.
- * Out: streams, one segment a file, mapped into memory. Magic, version and the number of tokens are
- * checked against the size of the file before anything is used.
+ * In: a path or a pattern (train_*.bin) for training, another for validation or a share of the
+ * first. Out: streams, one segment a file, mapped into memory. Magic, version and the number of
+ * tokens are checked against the size of the file before anything is used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,16 +31,18 @@ static const ShardKind *shard_kind(const char *file, int32_t magic, int32_t vers
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].magic == magic) {
             if (kinds[i].version != version)
-                rt_fail(RT_EXIT_FAIL, "%s: version %d of a %s token file; version %d is wanted", file,
-                        version, kinds[i].name, kinds[i].version);
+                rt_fail(RT_EXIT_FAIL, "%s: version %d of a %s token file; version %d is wanted",
+                        file, version, kinds[i].name, kinds[i].version);
             return &kinds[i];
         }
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].magic == magic)
             rt_fail(RT_EXIT_FAIL, "%s: %s of llm.c (magic %d); a token file is wanted", file,
                     others[i].what, magic);
-    rt_fail(RT_EXIT_FAIL, "%s: no token file of llm.c: it starts with %d, wanted 20240520 (16-bit tokens) "
-            "or 20240801 (32-bit tokens)", file, magic);
+    rt_fail(RT_EXIT_FAIL,
+            "%s: no token file of llm.c: it starts with %d, wanted 20240520 (16-bit tokens) "
+            "or 20240801 (32-bit tokens)",
+            file, magic);
 }
 
 /* The whole file, read-only; small files are read, large ones mapped. */
@@ -54,8 +56,8 @@ static const uint8_t *shard_map(RtData *d, const char *file, size_t *bytes)
         rt_fail(RT_EXIT_FAIL, "%s: is no regular file", file);
     *bytes = (size_t)st.st_size;
     if (*bytes < HEADER_BYTES)
-        rt_fail(RT_EXIT_FAIL, "%s: %zu bytes; the header of a token file alone has %d", file, *bytes,
-                HEADER_BYTES);
+        rt_fail(RT_EXIT_FAIL, "%s: %zu bytes; the header of a token file alone has %d", file,
+                *bytes, HEADER_BYTES);
     void *at = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED)
         rt_fail(RT_EXIT_FAIL, "%s: cannot be mapped: %s", file, strerror(errno));
@@ -72,12 +74,16 @@ static DataSegment shard_open(RtData *d, const char *file)
     memcpy(header, at, sizeof header);
     const ShardKind *kind = shard_kind(file, header[0], header[1]);
     const int64_t found = (int64_t)(bytes - HEADER_BYTES);
+    const bool longer = header[2] >= 0 && found > (int64_t)header[2] * kind->width;
     if (header[2] < 0 || found != (int64_t)header[2] * kind->width)
-        rt_fail(RT_EXIT_FAIL, "%s: the header promises %d tokens of %d bytes, the file has %lld bytes of "
-                "tokens: it is %s", file, header[2], kind->width, (long long)found,
-                header[2] >= 0 && found > (int64_t)header[2] * kind->width ? "longer" : "truncated");
+        rt_fail(RT_EXIT_FAIL,
+                "%s: the header promises %d tokens of %d bytes, the file has %lld bytes of "
+                "tokens: it is %s",
+                file, header[2], kind->width, (long long)found,
+                longer ? "longer" : "truncated");
     data_hash_more(d, at, bytes);
-    return (DataSegment){ .file = file, .at = at + HEADER_BYTES, .width = kind->width, .n = header[2] };
+    return (DataSegment){ .file = file, .at = at + HEADER_BYTES, .width = kind->width,
+                          .n = header[2] };
 }
 
 static void stream_open(RtData *d, int part, const char *pattern)

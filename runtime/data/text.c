@@ -1,8 +1,8 @@
 /* text.c -- text as a sequence of tokens: bytes, or characters with a vocabulary.
  *
- * In: a file (and one for validation, or a share of the first). Out: streams of ids, and for characters
- * the vocabulary: the distinct characters of the text in the order of their code points, or the one that
- * a checkpoint holds. UTF-8 is validated; a message names line and column.
+ * In: a file (and one for validation, or a share of the first). Out: streams of ids, and for
+ * characters the vocabulary: the distinct characters of the text in the order of their code points,
+ * or the one that a checkpoint holds. UTF-8 is validated; a message names line and column.
  */
 #include <jansson.h>
 
@@ -12,12 +12,13 @@ enum { CODE_POINTS = 0x110000 };
 
 typedef struct { const char *file; const uint8_t *at; size_t len; } Text;
 
-/* ---- UTF-8 -------------------------------------------------------------------------------------- */
+/* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
 int32_t rt_utf8_decode(const uint8_t *s, size_t left, int *length)
 {
     static const int32_t smallest[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const int n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+    const int wide = s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+    const int n = s[0] < 0x80 ? 1 : wide;
     *length = 0;
     if (n == 0 || (size_t)n > left)
         return -1;
@@ -70,7 +71,7 @@ static const char *text_place(const Text *text, size_t at, char place[320])
     return place;
 }
 
-/* ---- the vocabulary ----------------------------------------------------------------------------- */
+/* ---- the vocabulary -------------------------------------------------------------------------- */
 
 static void vocab_fill_text(DataVocab *v)
 {
@@ -98,8 +99,10 @@ static void vocab_collect(const Text *text, uint8_t *seen)
         const int32_t code = rt_utf8_decode(text->at + i, text->len - i, &length);
         if (length == 0) {
             char place[320];
-            rt_fail(RT_EXIT_FAIL, "%s: byte 0x%02x is no valid UTF-8; convert the text, or read it as "
-                    "bytes (vocab: bytes)", text_place(text, i, place), text->at[i]);
+            rt_fail(RT_EXIT_FAIL,
+                    "%s: byte 0x%02x is no valid UTF-8; convert the text, or read it as "
+                    "bytes (vocab: bytes)",
+                    text_place(text, i, place), text->at[i]);
         }
         seen[code] = 1;
     }
@@ -132,10 +135,13 @@ void data_read_vocab(RtData *d, const char *text)
         const json_t *item = json_array_get(list, i);
         const size_t len = json_is_string(item) ? json_string_length(item) : 0;
         int length = 0;
-        const int32_t code = len ? rt_utf8_decode((const uint8_t *)json_string_value(item), len, &length) : -1;
+        const int32_t code =
+            len ? rt_utf8_decode((const uint8_t *)json_string_value(item), len, &length) : -1;
         if (length == 0 || (size_t)length != len || (i > 0 && code <= v->code[i - 1]))
-            rt_fail(RT_EXIT_FAIL, "the vocabulary of the checkpoint: entry %zu is no single character "
-                    "in ascending order", i);
+            rt_fail(RT_EXIT_FAIL,
+                    "the vocabulary of the checkpoint: entry %zu is no single character "
+                    "in ascending order",
+                    i);
         v->code[v->n++] = code;
     }
     json_decref(list);
@@ -157,7 +163,7 @@ static int32_t vocab_find(const DataVocab *v, int32_t code)
     return -1;
 }
 
-/* ---- a text as ids ------------------------------------------------------------------------------ */
+/* ---- a text as ids --------------------------------------------------------------------------- */
 
 static void ids_put(void *at, int width, int64_t i, int32_t id)
 {
@@ -169,7 +175,8 @@ static void ids_put(void *at, int width, int64_t i, int32_t id)
         ((int32_t *)at)[i] = id;
 }
 
-__attribute__((noreturn)) static void text_fail_unknown(const Text *text, size_t at, int32_t code, int32_t n)
+__attribute__((noreturn))
+static void text_fail_unknown(const Text *text, size_t at, int32_t code, int32_t n)
 {
     char place[320], character[5], shown[16] = "";
     utf8_encode(code, character);
@@ -237,9 +244,9 @@ static void vocab_check(const RtData *d)
         const DataMap *map = &d->map[i];
         char input[160], hint[160];
         if (map->type == RT_I32 && map->input->ranged && d->vocab.n > map->input->hi)
-            rt_fail(RT_EXIT_FAIL, "%s: the vocabulary has %d characters, more than %s has room for%s",
-                    d->path[0], d->vocab.n, data_input_text(map, input),
-                    data_hint_size(map, d->vocab.n, hint));
+            rt_fail(RT_EXIT_FAIL,
+                    "%s: the vocabulary has %d characters, more than %s has room for%s", d->path[0],
+                    d->vocab.n, data_input_text(map, input), data_hint_size(map, d->vocab.n, hint));
     }
 }
 
@@ -277,7 +284,7 @@ void data_open_text(RtData *d, const char *vocab)
     stream_set(d, RT_SPLIT_TRAIN, s);
 }
 
-/* ---- texts of users ------------------------------------------------------------------------------- */
+/* ---- texts of users -------------------------------------------------------------------------- */
 
 const char *rt_data_vocab(const RtData *d) { return d->vocab.json; }
 

@@ -1,9 +1,9 @@
 /* window.c -- samples of token sequences: windows that start anywhere (training) or follow one
  * another (validation).
  *
- * In: streams of tokens, the maps' positions lo..hi within a window. Out: rows of the input buffers.
- * A window never reaches over the end of a file. Validation covers every position that has a target:
- * whole windows in order, then one shorter window with the rest.
+ * In: streams of tokens, the maps' positions lo..hi within a window. Out: rows of the input
+ * buffers. A window never reaches over the end of a file. Validation covers every position that has
+ * a target: whole windows in order, then one shorter window with the rest.
  */
 #include "data/data.h"
 
@@ -16,7 +16,7 @@ static int64_t segment_get(const DataSegment *s, int64_t i)
     }
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------ */
+/* ---- ranges ---------------------------------------------------------------------------------- */
 
 static int64_t segment_max(const DataSegment *s)
 {
@@ -61,7 +61,7 @@ static void check_segment(const RtData *d, const DataSegment *s, const DataMap *
         rt_fail(RT_EXIT_FAIL, "%s: a token is larger than %d", s->file, INT32_MAX);
 }
 
-/* ---- how many ---------------------------------------------------------------------------------- */
+/* ---- how many -------------------------------------------------------------------------------- */
 
 static void plan_length(RtData *d)
 {
@@ -114,10 +114,10 @@ void data_plan_windows(RtData *d)
                 d->span);
 }
 
-/* ---- filling ----------------------------------------------------------------------------------- */
+/* ---- filling --------------------------------------------------------------------------------- */
 
-static void copy_tokens(const DataSegment *s, const DataMap *map, int64_t from, ptrdiff_t n, ptrdiff_t at,
-                        void *to)
+static void copy_tokens(const DataSegment *s, const DataMap *map, int64_t from, ptrdiff_t n,
+                        ptrdiff_t at, void *to)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         const int64_t v = segment_get(s, from + i);
@@ -131,7 +131,8 @@ static void copy_tokens(const DataSegment *s, const DataMap *map, int64_t from, 
 }
 
 /* A file that is mapped may have changed since it was checked. */
-static void check_again(const RtData *d, const DataSegment *s, const DataMap *map, int64_t from, ptrdiff_t n)
+static void check_again(const RtData *d, const DataSegment *s, const DataMap *map, int64_t from,
+                        ptrdiff_t n)
 {
     if (s->width > 1 && map->type == RT_I32 && map->input->ranged)
         for (ptrdiff_t i = 0; i < n; i++)
@@ -139,7 +140,8 @@ static void check_again(const RtData *d, const DataSegment *s, const DataMap *ma
                 range_fail(d, s, map, from + i);
 }
 
-void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row, void *const *inputs)
+void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row,
+                      void *const *inputs)
 {
     const DataStream *stream = &d->stream[split];
     int low = 0, high = stream->n - 1;

@@ -50,6 +50,9 @@ static inline void put_file(const char *path, const void *data, size_t n)
         abort();
 }
 
-static inline void put_text(const char *path, const char *text) { put_file(path, text, strlen(text)); }
+static inline void put_text(const char *path, const char *text)
+{
+    put_file(path, text, strlen(text));
+}
 
 #endif

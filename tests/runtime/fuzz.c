@@ -1,8 +1,8 @@
 /* fuzz.c -- readers on damaged input: never a crash, always an end, always a message.
  *
- * In: rounds and a seed. Every round takes one of a few good files, damages it (flips, cuts, inserts,
- * repeats, numbers at the edge) and opens it. rt_fail is replaced (ld --wrap) by a jump back here.
- * check_fuzz.sh builds this with the address and undefined-behaviour sanitizers.
+ * In: rounds and a seed. Every round takes one of a few good files, damages it (flips, cuts,
+ * inserts, repeats, numbers at the edge) and opens it. rt_fail is replaced (ld --wrap) by a jump
+ * back here. check_fuzz.sh builds this with the address and undefined-behaviour sanitizers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,8 @@
 static jmp_buf back;
 static char message[8192];
 
-void __wrap_rt_fail(int exit_code, const char *fmt, ...) __attribute__((noreturn, format(printf, 2, 3)));
+void __wrap_rt_fail(int exit_code, const char *fmt, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
 void __wrap_rt_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 void __wrap_rt_fail(int exit_code, const char *fmt, ...)
@@ -54,11 +55,15 @@ static File good_file(Kind kind)
     static const char *const texts[KINDS] = {
         [CSV] = "a,b,c,label\n1,-2.5e3,\"3\",0\r\n4,5,6,-1\n0.1,1e-3,7,3\n8,9,10,1\n",
         [TEXT] = "h\xc3\xa9llo \xf0\x9f\x98\x80 world, hello again\nand again\n",
-        [TENSORS] = "{\"__metadata__\":{\"a\":\"b\"},\"x\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+        [TENSORS] = "{\"__metadata__\":{\"a\":\"b\"},\"x\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+                    "\"data_offsets\":[0,24]},"
                     "\"y\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[24,25]}}   ",
-        [MANIFEST] = "{\"format\": \"gradcc checkpoint\", \"version\": 1, \"source\": \"a.model\", \"source_crc\": \"00001234\","
-                     "\"step\": 5, \"applied\": 5, \"skipped\": 0, \"samples\": 60, \"seed\": \"1\", \"data_hash\": \"12\","
-                     "\"best_val\": 1.5, \"vocab\": [\"a\"], \"config\": {}, \"files\": {\"model.safetensors\": "
+        [MANIFEST] = "{\"format\": \"gradcc checkpoint\", \"version\": 1, \"source\": \"a.model\", "
+                     "\"source_crc\": \"00001234\","
+                     "\"step\": 5, \"applied\": 5, \"skipped\": 0, \"samples\": 60, \"seed\": "
+                     "\"1\", \"data_hash\": \"12\","
+                     "\"best_val\": 1.5, \"vocab\": [\"a\"], \"config\": {}, \"files\": "
+                     "{\"model.safetensors\": "
                      "{\"bytes\": 10, \"xxh3_128\": \"0123456789abcdef0123456789abcdef\"}}}",
     };
     File f = { .n = 0 };
@@ -82,8 +87,24 @@ static File good_file(Kind kind)
 
 static void damage(File *f)
 {
-    static const char *const edge[] = { "0", "-1", "4294967296", "9223372036854775807", "18446744073709551616", "1e400",
-                                        "\"", "\n", "\r", ",", "{", "[", "]", "}", "\\u0000", "nan", "\xff", "" };
+    static const char *const edge[] = { "0",
+                                        "-1",
+                                        "4294967296",
+                                        "9223372036854775807",
+                                        "18446744073709551616",
+                                        "1e400",
+                                        "\"",
+                                        "\n",
+                                        "\r",
+                                        ",",
+                                        "{",
+                                        "[",
+                                        "]",
+                                        "}",
+                                        "\\u0000",
+                                        "nan",
+                                        "\xff",
+                                        "" };
     const size_t at = draw(f->n), left = f->n - at;
     switch (draw(6)) {
     case 0: f->at[at] ^= (char)(1 << draw(8)); break;

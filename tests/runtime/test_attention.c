@@ -3,7 +3,11 @@
 #include "run.h"
 
 static uint32_t state = 1;
-static uint32_t draw(uint32_t n) { state = state * 1664525u + 1013904223u; return (state >> 8) % n; }
+static uint32_t draw(uint32_t n)
+{
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % n;
+}
 static double draw_real(void) { return (double)(float)((double)draw(1 << 16) / 65536 - 0.5); }
 
 /* Packed rows as a model has them: [B, T, q | k | v and a gap], or q apart where T is not S. */
@@ -25,7 +29,8 @@ static void both(double **d, float **f, size_t n, bool nan)
     }
 }
 
-static Case case_open(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E, bool causal)
+static Case case_open(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E,
+                      bool causal)
 {
     const bool self = T == S;
     Case c = { .kv_row = H * (2 * D + E) + 3, .y_row = H * E, .at_k = self ? H * D : 0 };
@@ -47,14 +52,29 @@ static Case case_open(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdif
     }
     const RtHeads q = { T * c.q_row, D, c.q_row }, k = { S * c.kv_row, D, c.kv_row };
     const RtHeads v = { S * c.kv_row, E, c.kv_row }, y = { T * c.y_row, E, c.y_row };
-    c.a = (RtAttention){ .B = B, .H = H, .T = T, .S = S, .D = D, .E = E, .scale = 0.3, .causal = causal,
-                         .q = q, .k = k, .v = v, .y = y, .d_q = q, .d_k = k, .d_v = v, .d_y = y };
+    c.a = (RtAttention){ .B = B,
+                         .H = H,
+                         .T = T,
+                         .S = S,
+                         .D = D,
+                         .E = E,
+                         .scale = 0.3,
+                         .causal = causal,
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .y = y,
+                         .d_q = q,
+                         .d_k = k,
+                         .d_v = v,
+                         .d_y = y };
     return c;
 }
 
 static void case_free(Case *c)
 {
-    void *all[] = { c->kv, c->kv_f, c->d_kv, c->d_kv_f, c->y, c->y_f, c->d_y, c->d_y_f, c->lse, c->lse_f };
+    void *all[] = { c->kv,  c->kv_f, c->d_kv,  c->d_kv_f, c->y,
+                    c->y_f, c->d_y,  c->d_y_f, c->lse,    c->lse_f };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         rt_free(all[i]);
     if (c->q != c->kv) {
@@ -71,24 +91,27 @@ static void case_run(Case *c)
     rt_attention_f32(c->y_f, c->lse_f, c->q_f, c->kv_f + c->at_k, c->kv_f + c->at_v, c->a);
     rt_attention_grad_f64(c->d_q, c->d_kv + c->at_k, c->d_kv + c->at_v, c->q, c->kv + c->at_k,
                           c->kv + c->at_v, c->y, c->lse, c->d_y, c->a);
-    rt_attention_grad_f32(c->d_q_f, c->d_kv_f + c->at_k, c->d_kv_f + c->at_v, c->q_f, c->kv_f + c->at_k,
-                          c->kv_f + c->at_v, c->y_f, c->lse_f, c->d_y_f, c->a);
+    rt_attention_grad_f32(c->d_q_f, c->d_kv_f + c->at_k, c->d_kv_f + c->at_v, c->q_f,
+                          c->kv_f + c->at_k, c->kv_f + c->at_v, c->y_f, c->lse_f, c->d_y_f, c->a);
 }
 
 static void near(const Case *c, const char *what, double is, double is_f, double want)
 {
-    if (!(fabs(is - want) <= 1e-12 * (1 + fabs(want))) || !(fabs(is_f - want) <= 5e-5 * (1 + fabs(want))))
-        fail_msg("%s at B %td H %td T %td S %td D %td E %td causal %d: %g %g, wanted %g", what, c->a.B, c->a.H,
-                 c->a.T, c->a.S, c->a.D, c->a.E, c->a.causal, is, is_f, want);
+    if (!(fabs(is - want) <= 1e-12 * (1 + fabs(want)))
+        || !(fabs(is_f - want) <= 5e-5 * (1 + fabs(want))))
+        fail_msg("%s at B %td H %td T %td S %td D %td E %td causal %d: %g %g, wanted %g", what,
+                 c->a.B, c->a.H, c->a.T, c->a.S, c->a.D, c->a.E, c->a.causal, is, is_f, want);
 }
 
 /* Query t of head h by the formula; adds its share to the wanted gradients. */
-static void reference_row(const Case *c, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, double *want_q, double *want_kv)
+static void reference_row(const Case *c, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, double *want_q,
+                          double *want_kv)
 {
     const RtAttention *a = &c->a;
     const ptrdiff_t seen = a->causal ? (t + a->S - a->T + 1 < 0 ? 0 : t + a->S - a->T + 1) : a->S;
     const ptrdiff_t keys = seen < a->S ? seen : a->S;
-    const ptrdiff_t at_q = b * a->q.b + h * a->q.h + t * a->q.t, at_y = b * a->y.b + h * a->y.h + t * a->y.t;
+    const ptrdiff_t at_q = b * a->q.b + h * a->q.h + t * a->q.t,
+                    at_y = b * a->y.b + h * a->y.h + t * a->y.t;
     double *p = rt_alloc((size_t)(keys + 1) * sizeof *p, "p"), sum = 0, delta = 0;
     for (ptrdiff_t s = 0; s < keys; s++) {
         for (ptrdiff_t e = 0; e < a->D; e++)
@@ -121,7 +144,8 @@ static void reference_row(const Case *c, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, 
     rt_free(p);
 }
 
-static void check(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E, bool causal)
+static void check(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E,
+                  bool causal)
 {
     Case c = case_open(B, H, T, S, D, E, causal);
     case_run(&c);
@@ -154,8 +178,8 @@ static void any_size(void **unused)
     RT_UNUSED(unused);
     for (int i = 0; i < 200; i++) {
         const ptrdiff_t most = i % 10 == 0 ? 200 : 70, T = 1 + draw((uint32_t)most);
-        check(1 + draw(3), 1 + draw(3), T, i % 3 ? T : 1 + draw((uint32_t)most), 1 + draw(40), 1 + draw(40),
-              draw(2));
+        check(1 + draw(3), 1 + draw(3), T, i % 3 ? T : 1 + draw((uint32_t)most), 1 + draw(40),
+              1 + draw(40), draw(2));
     }
 }
 
@@ -210,8 +234,18 @@ static void large_scores(void **unused)
     const float q[1] = { 1000 }, k[3] = { -1000, 1000, 3 }, v[3] = { 1, 2, 4 };
     float y[1], lse[1];
     const RtHeads one = { 1, 1, 1 };
-    rt_attention_f32(y, lse, q, k, v, (RtAttention){ .B = 1, .H = 1, .T = 1, .S = 3, .D = 1, .E = 1, .scale = 1,
-                     .q = one, .k = one, .v = one, .y = one });
+    rt_attention_f32(y, lse, q, k, v,
+                     (RtAttention){ .B = 1,
+                                    .H = 1,
+                                    .T = 1,
+                                    .S = 3,
+                                    .D = 1,
+                                    .E = 1,
+                                    .scale = 1,
+                                    .q = one,
+                                    .k = one,
+                                    .v = one,
+                                    .y = one });
     assert_true(y[0] == 2 && lse[0] == 1e6f);
 }
 

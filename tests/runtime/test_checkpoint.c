@@ -12,12 +12,27 @@ enum { ELEMS = 80 };
 
 static const RtParam params[] = {
     { .path = "b", .rank = 1, .shape = { 5 }, .at = 0, .where = "a.model:1" },
-    { .path = "h.*.w", .rank = 2, .shape = { 3, 4 }, .at = 5, .n_stacks = 1, .stack = { { 3, 20 } },
+    { .path = "h.*.w",
+      .rank = 2,
+      .shape = { 3, 4 },
+      .at = 5,
+      .n_stacks = 1,
+      .stack = { { 3, 20 } },
       .where = "a.model:2" },
-    { .path = "h.*.s", .rank = 0, .at = 17, .n_stacks = 1, .stack = { { 3, 20 } }, .where = "a.model:3" },
+    { .path = "h.*.s",
+      .rank = 0,
+      .at = 17,
+      .n_stacks = 1,
+      .stack = { { 3, 20 } },
+      .where = "a.model:3" },
 };
-static const RtModel model = { .name = "a", .source = "a.model", .source_crc = 0x1234, .real = RT_F32,
-                               .params = params, .n_params = 3, .n_elems = ELEMS };
+static const RtModel model = { .name = "a",
+                               .source = "a.model",
+                               .source_crc = 0x1234,
+                               .real = RT_F32,
+                               .params = params,
+                               .n_params = 3,
+                               .n_elems = ELEMS };
 
 typedef struct { float p[ELEMS], m[ELEMS], v[ELEMS]; } Buffers;
 
@@ -35,13 +50,20 @@ static int save_at(const char *dir, int64_t step, int64_t keep)
     Buffers b;
     fill(&b, step);
     const RtStateTensor state[2] = { { "m", b.m }, { "v", b.v } };
-    const RtCheckpoint c = { .step = step, .applied = step - 1, .skipped = 1, .samples = step * 12,
-                             .seed = UINT64_MAX - 1, .data_hash = 0xfedcba9876543210u, .best_val = 1.0 / 3,
-                             .vocab = "[\"\\u0000\",\"\\\"\",\"é\"]", .config = "{\"lr\":0.001}" };
+    const RtCheckpoint c = { .step = step,
+                             .applied = step - 1,
+                             .skipped = 1,
+                             .samples = step * 12,
+                             .seed = UINT64_MAX - 1,
+                             .data_hash = 0xfedcba9876543210u,
+                             .best_val = 1.0 / 3,
+                             .vocab = "[\"\\u0000\",\"\\\"\",\"é\"]",
+                             .config = "{\"lr\":0.001}" };
     return rt_checkpoint_save(dir, &model, b.p, state, 2, &c, keep);
 }
 
-/* The step that is loaded, after checking that every tensor and number is of that step; -1: none. */
+/* The step that is loaded, after checking that every tensor and number is of that step; -1: none.
+ */
 static int64_t load_from(const char *path)
 {
     Buffers b = { .p = { 0 } }, want;
@@ -58,7 +80,8 @@ static int64_t load_from(const char *path)
             fail_msg("%s: element %d", dir, i);
     }
     assert_true(c.applied == c.step - 1 && c.skipped == 1 && c.samples == c.step * 12);
-    assert_true(c.seed == UINT64_MAX - 1 && c.data_hash == 0xfedcba9876543210u && c.best_val == 1.0 / 3);
+    assert_true(c.seed == UINT64_MAX - 1 && c.data_hash == 0xfedcba9876543210u
+                && c.best_val == 1.0 / 3);
     assert_string_equal(c.vocab, "[\"\\u0000\",\"\\\"\",\"é\"]");
     assert_non_null(strstr(c.config, "\"lr\""));
     rt_free((void *)(uintptr_t)c.vocab);
@@ -195,7 +218,8 @@ static void a_damaged_manifest(void **unused)
         damage("run/step-00000020/manifest.json", kind);
         LoadTry try = { .path = "run" };
         const Ended ended = run_child(load_child, &try);
-        assert_true(ended.exit_code == 10 || ended.exit_code == 20 || ended.exit_code == RT_EXIT_FAIL);
+        assert_true(ended.exit_code == 10 || ended.exit_code == 20
+                    || ended.exit_code == RT_EXIT_FAIL);
         assert_int_equal(ended.signal, 0);
     }
     empty("run");
@@ -212,7 +236,12 @@ static void load_other(void *unused)
     RT_UNUSED(unused);
     static const RtParam other[] = {
         { .path = "b", .rank = 1, .shape = { 6 }, .at = 0 },
-        { .path = "h.*.w", .rank = 2, .shape = { 3, 4 }, .at = 6, .n_stacks = 1, .stack = { { 2, 12 } } },
+        { .path = "h.*.w",
+          .rank = 2,
+          .shape = { 3, 4 },
+          .at = 6,
+          .n_stacks = 1,
+          .stack = { { 2, 12 } } },
         { .path = "new", .rank = 0, .at = 30 },
     };
     RtModel m = model;
@@ -240,9 +269,16 @@ static void all_differences_at_once(void **unused)
     save_at("run", 10, 5);
     const Ended ended = run_child(load_other, NULL);
     const char *const parts[] = {
-        "run/step-00000010: the checkpoint is of another model", "the model has, the checkpoint has not (3):",
-        "new F32[]", "m.new F32[]", "the checkpoint has, the model has not (12):", "h.2.w F32[3,4]", "m.h.0.s F32[]",
-        "changed (3):", "b is F32[6], saved as F32[5]", "v.b is",
+        "run/step-00000010: the checkpoint is of another model",
+        "the model has, the checkpoint has not (3):",
+        "new F32[]",
+        "m.new F32[]",
+        "the checkpoint has, the model has not (12):",
+        "h.2.w F32[3,4]",
+        "m.h.0.s F32[]",
+        "changed (3):",
+        "b is F32[6], saved as F32[5]",
+        "v.b is",
     };
     assert_int_equal(ended.exit_code, RT_EXIT_FAIL);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -251,7 +287,7 @@ static void all_differences_at_once(void **unused)
     expect_end(load_double, NULL, RT_EXIT_FAIL, "b is F64[5], saved as F32[5]");
 }
 
-/* ---- faults ------------------------------------------------------------------------------------ */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static void save_child(void *fault)
 {
@@ -266,8 +302,8 @@ static void check_after(const char *fault, const Ended *ended)
 {
     const int64_t got = load_from("run");
     if (!(got == 20 || (got == 10 && (ended->exit_code == 3 || ended->signal == SIGKILL))))
-        fail_msg("%s: exit %d signal %d, then loaded %lld: %s", fault, ended->exit_code, ended->signal,
-                 (long long)got, ended->text);
+        fail_msg("%s: exit %d signal %d, then loaded %lld: %s", fault, ended->exit_code,
+                 ended->signal, (long long)got, ended->text);
     if (ended->exit_code == 3 && !strstr(ended->text, "no checkpoint was saved"))
         fail_msg("%s: no message: %s", fault, ended->text);
     rt_checkpoint_clean("run");
@@ -368,11 +404,16 @@ static int leave(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_saved_comes_back), cmocka_unit_test(parameters_alone),
-        cmocka_unit_test(old_ones_go), cmocka_unit_test(damage_is_noticed),
-        cmocka_unit_test(a_damaged_manifest), cmocka_unit_test(all_differences_at_once),
-        cmocka_unit_test(every_operation_fails_once), cmocka_unit_test(killed_between_any_two_operations),
-        cmocka_unit_test(short_and_interrupted_transfers), cmocka_unit_test(no_directory_to_write_to),
+        cmocka_unit_test(what_is_saved_comes_back),
+        cmocka_unit_test(parameters_alone),
+        cmocka_unit_test(old_ones_go),
+        cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(a_damaged_manifest),
+        cmocka_unit_test(all_differences_at_once),
+        cmocka_unit_test(every_operation_fails_once),
+        cmocka_unit_test(killed_between_any_two_operations),
+        cmocka_unit_test(short_and_interrupted_transfers),
+        cmocka_unit_test(no_directory_to_write_to),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, enter, leave);
 }

@@ -1,4 +1,5 @@
-/* test_csv.c -- tables: quoting, numbers, columns by name and number, places of mistakes, the split. */
+/* test_csv.c -- tables: quoting, numbers, columns by name and number, places of mistakes, the
+ * split. */
 #include <zlib.h>
 
 #include "cm.h"
@@ -44,10 +45,15 @@ static void forms_of_numbers(void **unused)
     float x[8][3];
     int32_t y[8];
     put_text("n.csv", "1, +2 ,-3,0\r\n1.5,.5,2.,1\n1e2,1E-2,-1.25e+1,2\n\"4\",\" 5\",6,-1\n"
-             "0.1,123456789012345678901234567890,1e-50,3.0\n3.4028234e38,-0,0000000000000000000000001,1\n\n\r\n");
+                      "0.1,123456789012345678901234567890,1e-50,3.0\n3.4028234e38,-0,"
+                      "0000000000000000000000001,1\n\n\r\n");
     assert_int_equal(read_all("n.csv", false, x, y), 6);
-    const float want[6][3] = { { 1, 2, -3 }, { 1.5f, 0.5f, 2 }, { 100, 0.01f, -12.5f }, { 4, 5, 6 },
-                               { 0.1f, 123456789012345678901234567890.0f, 0 }, { 3.4028234e38f, -0.0f, 1 } };
+    const float want[6][3] = { { 1, 2, -3 },
+                               { 1.5f, 0.5f, 2 },
+                               { 100, 0.01f, -12.5f },
+                               { 4, 5, 6 },
+                               { 0.1f, 123456789012345678901234567890.0f, 0 },
+                               { 3.4028234e38f, -0.0f, 1 } };
     const int32_t label[6] = { 0, 1, 2, -1, 3, 1 };
     for (int i = 0; i < 6; i++) {
         for (int k = 0; k < 3; k++)
@@ -69,7 +75,8 @@ static void numbers_round_as_strtod_does(void **unused)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < 3; k++) {
             state = rt_stream(state, (uint64_t)k);
-            const double v = ((double)(state >> 11) * 0x1p-53 - 0.5) * pow(10, (int)(state % 60) - 30);
+            const double v =
+                ((double)(state >> 11) * 0x1p-53 - 0.5) * pow(10, (int)(state % 60) - 30);
             snprintf(text[i][k], sizeof text[i][k], i % 2 ? "%.9g" : "%.17g", v);
             fprintf(f, "%s%s", text[i][k], k == 2 ? ",1\n" : ",");
         }
@@ -85,7 +92,9 @@ static void columns_by_name(void **unused)
     RT_UNUSED(unused);
     float x[3][3];
     int32_t y[3];
-    put_text("h.csv", "\xef\xbb\xbf" "a,\"b, with \"\"quotes\"\"\nand a line\",c,why,label\r\n1,2,3,\"free, text\",0\r\n"
+    put_text("h.csv",
+             "\xef\xbb\xbf"
+             "a,\"b, with \"\"quotes\"\"\nand a line\",c,why,label\r\n1,2,3,\"free, text\",0\r\n"
              "4,5,6,,3");
     assert_int_equal(read_all("h.csv", true, x, y), 2);
     assert_true(x[1][2] == 6 && y[0] == 0 && y[1] == 3);
@@ -100,11 +109,13 @@ static void mistakes_have_a_place(void **unused)
 {
     RT_UNUSED(unused);
     const Try all[] = {
-        { "", false, "t.csv: is empty" }, { "\n\n", false, "t.csv: is empty" },
+        { "", false, "t.csv: is empty" },
+        { "\n\n", false, "t.csv: is empty" },
         { "a,b,c,label\n", true, "t.csv: has no row of data" },
         { "1,2,3,0\n1,x,3,0\n", false, "t.csv:2:3: 'x' is no number (column 1)" },
         { "a,b,c,label\n1,2,3,0\n1,2,,0\n", true, "t.csv:3:5: the field is empty (column c)" },
-        { "a,b,c,d\n1,2,3,0\n", false, "t.csv:1:1: 'a' is no number (column 0); if the first row names the "
+        { "a,b,c,d\n1,2,3,0\n", false,
+          "t.csv:1:1: 'a' is no number (column 0); if the first row names the "
           "columns, say header: true" },
         { "1,2,3,0\n1,2,0\n", false, "t.csv:2:1: the row has 3 fields, the first row has 4" },
         { "1,2,3,0\n1,2,3,0,5\n", false, "t.csv:2:9: more fields than the 4 of the first row" },
@@ -113,9 +124,11 @@ static void mistakes_have_a_place(void **unused)
         { "1,2,3,0\n1,2,-Inf,0\n", false, "t.csv:2:5: '-Inf' (column 2) is not finite" },
         { "1,2,3,0\n1,2,1e39,0\n", false, "t.csv:2:5: 1e39 is too large" },
         { "1,2,3,0\n1,2,1e999999999999,0\n", false, "too large" },
-        { "1,2,3,4\n", false, "t.csv:1:7: 4 (column 3) is outside of y: int in 0..4 or -1 (b.model:4); compile "
+        { "1,2,3,4\n", false,
+          "t.csv:1:7: 4 (column 3) is outside of y: int in 0..4 or -1 (b.model:4); compile "
           "with gradcc -D K=5" },
-        { "1,2,3,-2\n", false, "t.csv:1:7: -2 (column 3) is outside of y: int in 0..4 or -1 (b.model:4)\n" },
+        { "1,2,3,-2\n", false,
+          "t.csv:1:7: -2 (column 3) is outside of y: int in 0..4 or -1 (b.model:4)\n" },
         { "1,2,3,1.5\n", false, "t.csv:1:7: 1.5 (column 3) is no whole number" },
         { "1,2,3,1e12\n", false, "no whole number of 32 bits" },
         { "1,\"2,3,0\n1,2,3,0\n", false, "t.csv:1:3: this quoted field never ends" },
@@ -123,11 +136,15 @@ static void mistakes_have_a_place(void **unused)
         { "1,2\"2,3,0\n", false, "t.csv:1:4: a quote inside a field" },
         { "1,2,3,0\r1,2,3,0\n", false, "t.csv:1:8: a carriage return inside a row" },
         { "1,2,3\n", false, "columns 3..4 of t.csv are asked for; it has 3" },
-        { "a,b,c,lable\n1,2,3,0\n", true, "b.model:20: t.csv has no column 'label'; its columns are a, b, c, lable" },
+        { "a,b,c,lable\n1,2,3,0\n", true,
+          "b.model:20: t.csv has no column 'label'; its columns are a, b, c, lable" },
         { "a,b,a,label\n1,2,3,0\n", true, "t.csv:1:5: column 2 has the same name as column 0: a" },
-        { "1,2,3-,0\n", false, "t.csv:1:5: '3-' is no number" }, { "1,2,0x10,0\n", false, "'0x10' is no number" },
-        { "1,2,1e,0\n", false, "'1e' is no number" }, { "1,2,.,0\n", false, "'.' is no number" },
-        { "1,2,1.2.3,0\n", false, "'1.2.3' is no number" }, { "1,2,- 1,0\n", false, "'- 1' is no number" },
+        { "1,2,3-,0\n", false, "t.csv:1:5: '3-' is no number" },
+        { "1,2,0x10,0\n", false, "'0x10' is no number" },
+        { "1,2,1e,0\n", false, "'1e' is no number" },
+        { "1,2,.,0\n", false, "'.' is no number" },
+        { "1,2,1.2.3,0\n", false, "'1.2.3' is no number" },
+        { "1,2,- 1,0\n", false, "'- 1' is no number" },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         expect_end(open_try, (void *)(uintptr_t)&all[i], RT_EXIT_FAIL, all[i].part);

@@ -3,7 +3,8 @@
 #include "fails.h"
 #include "models.h"
 
-static const char rows[] = "1,10,5,0\n2,20,5,1\n3,30,5,2\n4,40,5,3\n5,50,5,0\n6,60,5,1\n7,70,5,2\n8,80,5,3\n";
+static const char rows[] =
+    "1,10,5,0\n2,20,5,1\n3,30,5,2\n4,40,5,3\n5,50,5,0\n6,60,5,1\n7,70,5,2\n8,80,5,3\n";
 
 static void constants_of_the_training_rows(void **unused)
 {
@@ -12,8 +13,20 @@ static void constants_of_the_training_rows(void **unused)
     put_text("f.csv", rows);
     table_model(&t, "f.csv", false);
     const RtParam params[] = {
-        { .path = "mu", .rank = 1, .shape = { 3 }, .at = 2, .fit = "mean", .fit_input = 0, .where = "b.model:5" },
-        { .path = "s", .rank = 1, .shape = { 3 }, .at = 5, .fit = "std", .fit_input = 0, .where = "b.model:6" },
+        { .path = "mu",
+          .rank = 1,
+          .shape = { 3 },
+          .at = 2,
+          .fit = "mean",
+          .fit_input = 0,
+          .where = "b.model:5" },
+        { .path = "s",
+          .rank = 1,
+          .shape = { 3 },
+          .at = 5,
+          .fit = "std",
+          .fit_input = 0,
+          .where = "b.model:6" },
         { .path = "all", .at = 8, .fit = "mean", .fit_input = 0, .where = "b.model:7" },
         { .path = "w", .at = 0, .where = "b.model:8" },
     };
@@ -33,8 +46,10 @@ static void constants_of_the_training_rows(void **unused)
     }
     for (int i = 0; i < 6; i++)
         square += pow((double)x[i][0] - mean, 2) / 6;
-    assert_true(fabs((double)p[2] - mean) < 1e-6 && fabs((double)p[3] - 10 * mean) < 1e-5 && p[4] == 5);
-    assert_true(fabs((double)p[5] - sqrt(square)) < 1e-6 && fabs((double)p[6] - 10 * sqrt(square)) < 1e-5);
+    assert_true(fabs((double)p[2] - mean) < 1e-6 && fabs((double)p[3] - 10 * mean) < 1e-5
+                && p[4] == 5);
+    assert_true(fabs((double)p[5] - sqrt(square)) < 1e-6
+                && fabs((double)p[6] - 10 * sqrt(square)) < 1e-5);
     assert_true(p[7] == 1);                             /* a constant column: not 0               */
     assert_true(fabs((double)p[8] - all) < 1e-5 && p[0] == 0 && p[1] == 0 && p[9] == 0);
     rt_data_close(d);
@@ -48,7 +63,9 @@ static void doubles(void **unused)
     table_model(&t, "d.csv", false);
     t.m.real = t.inputs[0].type = RT_F64;
     t.m.train.split = 0;
-    const RtParam mu = { .path = "mu", .rank = 1, .shape = { 3 }, .fit = "mean", .where = "b.model:5" };
+    const RtParam mu = {
+        .path = "mu", .rank = 1, .shape = { 3 }, .fit = "mean", .where = "b.model:5"
+    };
     t.m.params = &mu;
     t.m.n_params = 1;
     RtData *d = test_open(&t, 0, NULL);
@@ -129,16 +146,20 @@ static void open_broken(void *arg)
 static void wrong_maps(void **unused)
 {
     RT_UNUSED(unused);
-    const struct { int code; const char *part; } all[] = {
-        { RT_EXIT_FAIL, "a.model:7: nothing in the data of the train block (a.model:29) is given to input targets" },
+    const struct { int code; const char *part;
+    } all[] = {
+        { RT_EXIT_FAIL, "a.model:7: nothing in the data of the train block (a.model:29) is given "
+                        "to input targets" },
         { RT_EXIT_FAIL, "a.model:30: input tokens is taken from the data twice" },
         { RT_EXIT_FAIL, "there is no reader 'parquet': text, csv, tokens" },
         { RT_EXIT_USAGE, "a.model: the model has no data in its train block" },
         { RT_EXIT_USAGE, "a.model:29: no data file is named; give --data FILE" },
         { RT_EXIT_FAIL, "a.model:30: input tokens wants a column, but the data are a sequence" },
         { RT_EXIT_FAIL, "b.model:20: input x wants a window, but a csv file has columns" },
-        { RT_EXIT_FAIL, "1 columns are given to input x, a sample of which has 3 elements (b.model:3)" },
-        { RT_EXIT_FAIL, "column 'label' is asked for by name, but the columns of f.csv have no names" },
+        { RT_EXIT_FAIL,
+          "1 columns are given to input x, a sample of which has 3 elements (b.model:3)" },
+        { RT_EXIT_FAIL,
+          "column 'label' is asked for by name, but the columns of f.csv have no names" },
     };
     for (int i = 0; i < (int)(sizeof all / sizeof *all); i++)
         expect_end(open_broken, &i, all[i].code, all[i].part);

@@ -3,8 +3,12 @@
 #include "run.h"
 
 static uint32_t state = 1;
-static uint32_t draw(uint32_t n) { state = state * 1664525u + 1013904223u; return (state >> 8) % n; }
-static double draw_real(void) { return ((double)draw(21) - 10) / 8; }   /* sums are exact in float */
+static uint32_t draw(uint32_t n)
+{
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % n;
+}
+static double draw_real(void) { return ((double)draw(21) - 10) / 8; } /* sums are exact in float */
 
 typedef struct { float *f; double *d; size_t n; } Buffer;
 
@@ -24,11 +28,13 @@ static void buffer_free(Buffer b)
     rt_free(b.d);
 }
 
-static double reference(const RtMatmul *p, const double *a, const double *b, ptrdiff_t i, ptrdiff_t j)
+static double reference(const RtMatmul *p, const double *a, const double *b, ptrdiff_t i,
+                        ptrdiff_t j)
 {
     double sum = 0;
     for (ptrdiff_t k = 0; k < p->k; k++)
-        sum += a[p->ta ? k * p->lda + i : i * p->lda + k] * b[p->tb ? j * p->ldb + k : k * p->ldb + j];
+        sum +=
+            a[p->ta ? k * p->lda + i : i * p->lda + k] * b[p->tb ? j * p->ldb + k : k * p->ldb + j];
     return sum;
 }
 
@@ -40,7 +46,8 @@ static void check(RtMatmul p, bool with_bias)
     Buffer b = buffer((size_t)((n0 - 1) * p.step_b[0] + (n1 - 1) * p.step_b[1])
                       + (size_t)(p.ldb * (p.tb ? p.n : p.k)), false);
     const size_t size_c = (size_t)((n0 - 1) * p.step_c[0] + (n1 - 1) * p.step_c[1] + p.ldc * p.m);
-    Buffer c = buffer(size_c, !p.add), old = buffer(size_c, false), bias = buffer((size_t)p.n, false);
+    Buffer c = buffer(size_c, !p.add), old = buffer(size_c, false),
+           bias = buffer((size_t)p.n, false);
     memcpy(old.d, c.d, size_c * sizeof(double));
     p.bias = with_bias ? bias.f : NULL;
     rt_matmul_f32(c.f, a.f, b.f, p);
@@ -55,12 +62,15 @@ static void check(RtMatmul p, bool with_bias)
                     + reference(&p, a.d + i0 * p.step_a[0] + i1 * p.step_a[1],
                                 b.d + i0 * p.step_b[0] + i1 * p.step_b[1], i, j);
                 if (c.d[at] != want || (double)c.f[at] != want)
-                    fail_msg("m %td n %td k %td ta %d tb %d add %d bias %d at %td,%td: %g %g, wanted %g", p.m,
-                             p.n, p.k, p.ta, p.tb, p.add, with_bias, i, j, c.d[at], (double)c.f[at], want);
+                    fail_msg(
+                        "m %td n %td k %td ta %d tb %d add %d bias %d at %td,%td: %g %g, wanted %g",
+                        p.m, p.n, p.k, p.ta, p.tb, p.add, with_bias, i, j, c.d[at], (double)c.f[at],
+                        want);
             }
-    for (ptrdiff_t i = 0; i < p.m && n0 * n1 == 1; i++)     /* what lies between rows is not touched */
+    for (ptrdiff_t i = 0; i < p.m && n0 * n1 == 1; i++) /* what lies between rows is not touched */
         for (ptrdiff_t j = p.n; j < p.ldc; j++)
-            assert_true(p.add ? c.d[i * p.ldc + j] == old.d[i * p.ldc + j] : isnan(c.d[i * p.ldc + j]));
+            assert_true(p.add ? c.d[i * p.ldc + j] == old.d[i * p.ldc + j]
+                              : isnan(c.d[i * p.ldc + j]));
     buffer_free(a);
     buffer_free(b);
     buffer_free(c);
@@ -100,8 +110,9 @@ static void large_ones(void **unused)
 static void long_and_thin_ones(void **unused)
 {
     RT_UNUSED(unused);
-    static const ptrdiff_t sizes[][3] = { { 3000, 3, 50 }, { 3, 3000, 50 }, { 5, 5, 10000 }, { 1, 500, 700 },
-                                          { 500, 1, 700 }, { 1, 1, 4000 }, { 700, 50, 385 }, { 50, 700, 769 } };
+    static const ptrdiff_t sizes[][3] = { { 3000, 3, 50 },  { 3, 3000, 50 }, { 5, 5, 10000 },
+                                          { 1, 500, 700 },  { 500, 1, 700 }, { 1, 1, 4000 },
+                                          { 700, 50, 385 }, { 50, 700, 769 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int turn = 0; turn < 4; turn++) {
             RtMatmul p = shape(sizes[i][0], sizes[i][1], sizes[i][2], true);
@@ -123,7 +134,7 @@ static void batches(void **unused)
         p.batch[0] = 1 + draw(4);
         p.batch[1] = 1 + draw(4);
         p.step_a[1] = p.m * p.k;
-        p.step_a[0] = draw(2) ? p.batch[1] * p.m * p.k : 0;  /* 0: shared by the outer index       */
+        p.step_a[0] = draw(2) ? p.batch[1] * p.m * p.k : 0; /* 0: shared by the outer index       */
         p.step_b[1] = draw(2) ? p.k * p.n : 0;
         p.step_b[0] = p.batch[1] * p.k * p.n;
         p.step_c[1] = p.m * p.n;
@@ -166,8 +177,9 @@ static void repeats_exactly(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_ones), cmocka_unit_test(large_ones), cmocka_unit_test(long_and_thin_ones),
-        cmocka_unit_test(batches), cmocka_unit_test(defaults), cmocka_unit_test(repeats_exactly),
+        cmocka_unit_test(small_ones),         cmocka_unit_test(large_ones),
+        cmocka_unit_test(long_and_thin_ones), cmocka_unit_test(batches),
+        cmocka_unit_test(defaults),           cmocka_unit_test(repeats_exactly),
     };
     return cmocka_run_group_tests_name("matmul", tests, NULL, NULL);
 }

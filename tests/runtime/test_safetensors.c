@@ -6,8 +6,10 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* A file with this header and n bytes of data; length: what the first 8 bytes say, 0 = the truth. */
-static void put_tensors(const char *path, const char *header, size_t header_len, size_t n, uint64_t length)
+/* A file with this header and n bytes of data; length: what the first 8 bytes say, 0 = the truth.
+ */
+static void put_tensors(const char *path, const char *header, size_t header_len, size_t n,
+                        uint64_t length)
 {
     const size_t head = header_len ? header_len : strlen(header);
     const uint64_t said = length ? length : head;
@@ -24,9 +26,11 @@ static void write_and_read(void **unused)
 {
     RT_UNUSED(unused);
     float a[6] = { 1, 2, 3, 4, 5, NAN }, b[1] = { 7 };
-    CkTensor tensors[3] = { { .name = (char[]){ "a.\"x\"" }, .rank = 2, .shape = { 2, 3 }, .at = a, .bytes = 24 },
-                            { .name = (char[]){ "b" }, .rank = 0, .at = b, .bytes = 4 },
-                            { .name = (char[]){ "empty" }, .rank = 1, .shape = { 0 }, .at = b, .bytes = 0 } };
+    CkTensor tensors[3] = {
+        { .name = (char[]){ "a.\"x\"" }, .rank = 2, .shape = { 2, 3 }, .at = a, .bytes = 24 },
+        { .name = (char[]){ "b" }, .rank = 0, .at = b, .bytes = 4 },
+        { .name = (char[]){ "empty" }, .rank = 1, .shape = { 0 }, .at = b, .bytes = 0 }
+    };
     const CkList list = { .tensor = tensors, .n = 3, .dtype = "F32" };
     const int fd = open("a.safetensors", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     uint64_t bytes;
@@ -62,9 +66,13 @@ static void what_others_write(void **unused)
     RT_UNUSED(unused);
     CkProblem problem;
     const char *const good[] = {
-        "{}", "  {} \n", "{\"__metadata__\":{\"a\":\"b\"}}", "{\"x\":{\"dtype\":\"BF16\",\"shape\":[0,5],\"data_offsets\":[0,0]}}",
+        "{}",
+        "  {} \n",
+        "{\"__metadata__\":{\"a\":\"b\"}}",
+        "{\"x\":{\"dtype\":\"BF16\",\"shape\":[0,5],\"data_offsets\":[0,0]}}",
         "{\"x\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1],\"more\":1}}",
-        "{\"y\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[1,2]},\"x\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],"
+        "{\"y\":{\"dtype\":\"F4\",\"shape\":[2],\"data_offsets\":[1,2]},\"x\":{\"dtype\":\"U8\","
+        "\"shape\":[1,1,1,1,1,1,1,1,1],"
         "\"data_offsets\":[0,1]}}",
     };
     const size_t bytes[] = { 0, 0, 0, 0, 1, 2 };
@@ -75,38 +83,51 @@ static void what_others_write(void **unused)
     }
 }
 
-#define ONE(dtype, shape, offsets) "{\"x\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define ONE(dtype, shape, offsets)                                                                 \
+    "{\"x\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 #define TWO(from, to) "{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}," \
                       "\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" from "," to "]}}"
 
 static void broken_rules(void **unused)
 {
     RT_UNUSED(unused);
-    const struct { const char *header; size_t len, data; uint64_t says; const char *part; } all[] = {
+    const struct {
+        const char *header;
+        size_t len, data;
+        uint64_t says;
+        const char *part;
+    } all[] = {
         { "{}", 0, 0, 3, "the header of 3 bytes is longer than the file of 10" },
         { "{}", 0, 0, UINT64_MAX, "a header of 18446744073709551615 bytes; at most 100000000" },
         { "{}", 0, 5, 0, "longer than its header says" },
-        { "{\"x\":1}", 0, 0, 0, "tensor x is no object" }, { "[1]", 0, 0, 0, "no JSON object" },
-        { "{\"x\":", 0, 0, 0, "no JSON object" }, { "{\"a\":\"\xff\"}", 0, 0, 0, "no valid UTF-8 at byte 14" },
+        { "{\"x\":1}", 0, 0, 0, "tensor x is no object" },
+        { "[1]", 0, 0, 0, "no JSON object" },
+        { "{\"x\":", 0, 0, 0, "no JSON object" },
+        { "{\"a\":\"\xff\"}", 0, 0, 0, "no valid UTF-8 at byte 14" },
         { "{\"a\":\"\\ud800\"}", 0, 0, 0, "no JSON object" },
         { "{\"a\":\"b\0c\"}", 11, 0, 0, "a NUL byte in the header, at byte 15" },
         { "{\"__metadata__\":{\"a\":1}}", 0, 0, 0, "__metadata__: the value of a is no string" },
         { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, 0, 0, "duplicate object key" },
-        { "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"x\":{\"dtype\":\"U8\",\"shape\":[1],"
-          "\"data_offsets\":[0,1]}}", 0, 1, 0, "duplicate object key" },
+        { "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"x\":{\"dtype\":\"U8\","
+          "\"shape\":[1],"
+          "\"data_offsets\":[0,1]}}",
+          0, 1, 0, "duplicate object key" },
         { ONE("F99", "[1]", "[0,4]"), 0, 4, 0, "unknown dtype F99" },
         { ONE("F32", "[1]", "[0]"), 0, 4, 0, "two data_offsets are wanted" },
-        { "{\"x\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4, 0, "dtype, shape and two data_offsets" },
+        { "{\"x\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 0, 4, 0,
+          "dtype, shape and two data_offsets" },
         { ONE("F32", "[-1]", "[0,4]"), 0, 4, 0, "dim 0 of the shape is no size" },
         { ONE("F32", "[1.5]", "[0,4]"), 0, 4, 0, "dim 0 of the shape is no size" },
         { ONE("F32", "[1]", "[4,0]"), 0, 4, 0, "its data end before they begin" },
         { ONE("F32", "[1]", "[-4,0]"), 0, 4, 0, "its data end before they begin" },
-        { ONE("F32", "[4294967296,4294967296,2]", "[0,4]"), 0, 4, 0, "the product of the shape overflows" },
+        { ONE("F32", "[4294967296,4294967296,2]", "[0,4]"), 0, 4, 0,
+          "the product of the shape overflows" },
         { ONE("F32", "[4611686018427387904]", "[0,4]"), 0, 4, 0, "its size in bits overflows" },
         { ONE("F32", "[99999999999999999999]", "[0,4]"), 0, 4, 0, "no JSON object" },
         { ONE("F4", "[3]", "[0,2]"), 0, 2, 0, "12 bits are no whole number of bytes" },
         { ONE("F32", "[2]", "[0,4]"), 0, 4, 0, "dtype and shape take 8 bytes, its data have 4" },
-        { ONE("F32", "[1]", "[0,4]"), 0, 3, 0, "the tensors take 4 bytes, the file has 3: it is truncated" },
+        { ONE("F32", "[1]", "[0,4]"), 0, 3, 0,
+          "the tensors take 4 bytes, the file has 3: it is truncated" },
         { ONE("F32", "[1]", "[0,4]"), 0, 5, 0, "longer than its header says" },
         { ONE("F32", "[1]", "[4,8]"), 0, 8, 0, "its data begin at 4, wanted 0: a hole" },
         { TWO("2", "6"), 0, 6, 0, "tensor y: its data begin at 2, wanted 4: an overlap" },
@@ -152,7 +173,9 @@ static void a_giant_header(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(write_and_read), cmocka_unit_test(what_others_write), cmocka_unit_test(broken_rules),
+        cmocka_unit_test(write_and_read),
+        cmocka_unit_test(what_others_write),
+        cmocka_unit_test(broken_rules),
         cmocka_unit_test(a_giant_header),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);

@@ -3,8 +3,8 @@
 #include "fails.h"
 #include "models.h"
 
-static void put_shard(const char *path, int32_t magic, int32_t version, int32_t count, int width, int n,
-                      uint32_t first)
+static void put_shard(const char *path, int32_t magic, int32_t version, int32_t count, int width,
+                      int n, uint32_t first)
 {
     unsigned char file[1024 + 4 * 200] = { 0 };
     const int32_t header[3] = { magic, version, count };
@@ -16,7 +16,10 @@ static void put_shard(const char *path, int32_t magic, int32_t version, int32_t 
     put_file(path, file, 1024 + (size_t)(n * width));
 }
 
-static void put_good(const char *path, int n, uint32_t first) { put_shard(path, 20240520, 1, n, 2, n, first); }
+static void put_good(const char *path, int n, uint32_t first)
+{
+    put_shard(path, 20240520, 1, n, 2, n, first);
+}
 
 static void windows_stay_in_their_file(void **unused)
 {
@@ -39,7 +42,8 @@ static void windows_stay_in_their_file(void **unused)
         assert_true(tokens[4 * i] < 100 || tokens[4 * i] >= 200);
         count[tokens[4 * i] >= 200]++;
         for (int k = 0; k < 4; k++)
-            assert_true(tokens[4 * i + k] == tokens[4 * i] + k && targets[4 * i + k] == tokens[4 * i] + k + 1);
+            assert_true(tokens[4 * i + k] == tokens[4 * i] + k
+                        && targets[4 * i + k] == tokens[4 * i] + k + 1);
     }
     assert_true(count[0] == 6 && count[1] == 8);
     assert_null(rt_data_vocab(d));
@@ -101,16 +105,23 @@ static void wrong_files(void **unused)
     put_shard("eval.bin", 20240522, 1, 20, 2, 20, 0);
     put_good("range.bin", 30, 80);
     put_good("tiny.bin", 4, 0);
-    const struct { const char *path, *part; } all[] = {
-        { "none_*.bin", "none_*.bin: no such file" }, { "short.bin", "3 bytes; the header of a token file" },
+    const struct { const char *path, *part;
+    } all[] = {
+        { "none_*.bin", "none_*.bin: no such file" },
+        { "short.bin", "3 bytes; the header of a token file" },
         { "magic.bin", "it starts with 7, wanted 20240520" },
         { "version.bin", "version 2 of a GPT-2 token file; version 1 is wanted" },
-        { "cut.bin", "promises 21 tokens of 2 bytes, the file has 40 bytes of tokens: it is truncated" },
-        { "long.bin", "it is longer" }, { "negative.bin", "truncated" },
-        { "model.bin", "a model of llm.c" }, { "eval.bin", "an evaluation file (HellaSwag)" },
-        { "range.bin", "range.bin: token 20 is 100, outside of tokens: int in 0..100 (a.model:7); compile with "
+        { "cut.bin",
+          "promises 21 tokens of 2 bytes, the file has 40 bytes of tokens: it is truncated" },
+        { "long.bin", "it is longer" },
+        { "negative.bin", "truncated" },
+        { "model.bin", "a model of llm.c" },
+        { "eval.bin", "an evaluation file (HellaSwag)" },
+        { "range.bin",
+          "range.bin: token 20 is 100, outside of tokens: int in 0..100 (a.model:7); compile with "
           "gradcc -D V=101" },
-        { "tiny.bin", "3 tokens to train on, one window takes 5" }, { ".", "is no regular file" },
+        { "tiny.bin", "3 tokens to train on, one window takes 5" },
+        { ".", "is no regular file" },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         expect_end(open_bad, (void *)(uintptr_t)all[i].path, RT_EXIT_FAIL, all[i].part);
@@ -145,8 +156,11 @@ static void a_file_that_changes(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_stay_in_their_file), cmocka_unit_test(a_share_validates),
-        cmocka_unit_test(wide_tokens), cmocka_unit_test(wrong_files), cmocka_unit_test(a_file_that_changes),
+        cmocka_unit_test(windows_stay_in_their_file),
+        cmocka_unit_test(a_share_validates),
+        cmocka_unit_test(wide_tokens),
+        cmocka_unit_test(wrong_files),
+        cmocka_unit_test(a_file_that_changes),
     };
     return cmocka_run_group_tests_name("shards", tests, NULL, NULL);
 }

@@ -3,7 +3,12 @@
 #include "fails.h"
 #include "models.h"
 
-typedef struct { const char *text, *vocab_kind, *vocab; int64_t V; ptrdiff_t T; const char *val; } Try;
+typedef struct {
+    const char *text, *vocab_kind, *vocab;
+    int64_t V;
+    ptrdiff_t T;
+    const char *val;
+} Try;
 
 static void open_try(void *arg)
 {
@@ -25,7 +30,8 @@ static void vocabulary_of_characters(void **unused)
     put_text("t.txt", "héllo wörld\nhello \xf0\x9f\x98\x80 \"\\");
     sequence_model(&t, "text", "t.txt", 100);
     RtData *d = test_open(&t, 3, NULL);
-    assert_string_equal(rt_data_vocab(d), "[\"\\n\",\" \",\"\\\"\",\"\\\\\",\"d\",\"e\",\"h\",\"l\",\"o\",\"r\","
+    assert_string_equal(rt_data_vocab(d),
+                        "[\"\\n\",\" \",\"\\\"\",\"\\\\\",\"d\",\"e\",\"h\",\"l\",\"o\",\"r\","
                         "\"w\",\"é\",\"ö\",\"\xf0\x9f\x98\x80\"]");
     assert_int_equal(rt_data_encode(d, "höl", ids, 20), 3);
     assert_true(ids[0] == 6 && ids[1] == 12 && ids[2] == 7);
@@ -72,7 +78,8 @@ static void training_windows_start_anywhere(void **unused)
     rt_data_fill(d, RT_SPLIT_TRAIN, 5, 0, 13, inputs);
     for (int i = 0; i < 13; i++) {
         for (int k = 0; k < 3; k++)
-            assert_true(tokens[3 * i + k] == tokens[3 * i] + k && targets[3 * i + k] == tokens[3 * i + k] + 1);
+            assert_true(tokens[3 * i + k] == tokens[3 * i] + k
+                        && targets[3 * i + k] == tokens[3 * i + k] + 1);
         assert_true(!seen[tokens[3 * i]]);
         seen[tokens[3 * i]] = true;
     }
@@ -89,7 +96,7 @@ static void validation_covers_every_target(void **unused)
 {
     RT_UNUSED(unused);
     TestModel t;
-    put_text("t.txt", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN");     /* 40: 8 validate           */
+    put_text("t.txt", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"); /* 40: 8 validate           */
     sequence_model(&t, "text", "t.txt", 100);
     RtData *d = test_open(&t, 3, NULL);
     int32_t tokens[6], targets[6];
@@ -114,22 +121,33 @@ static void wrong_texts(void **unused)
 {
     RT_UNUSED(unused);
     put_text("v.txt", "ab\nabq");
-    const struct { Try try; const char *part; } all[] = {
+    const struct { Try try; const char *part;
+    } all[] = {
         { { .text = "" }, "t.txt: is empty" },
-        { { .text = "abc\nde\xff" "f" }, "t.txt:2:3: byte 0xff is no valid UTF-8" },
-        { { .text = "abcdef\xc3" }, "byte 0xc3" }, { { .text = "abcdef\xed\xa0\x80xx" }, "byte 0xed" },
+        { { .text = "abc\nde\xff"
+                    "f" },
+          "t.txt:2:3: byte 0xff is no valid UTF-8" },
+        { { .text = "abcdef\xc3" }, "byte 0xc3" },
+        { { .text = "abcdef\xed\xa0\x80xx" }, "byte 0xed" },
         { { .text = "\xc0\x80zzzzzz" }, "t.txt:1:1: byte 0xc0" },
-        { { .text = "abcdefghij", .V = 9 }, "10 characters, more than tokens: int in 0..9 (a.model:7) has room "
+        { { .text = "abcdefghij", .V = 9 },
+          "10 characters, more than tokens: int in 0..9 (a.model:7) has room "
           "for; compile with gradcc -D V=10" },
         { { .text = "abc", .T = 8 }, "2 tokens to train on, one window takes 9" },
-        { { .text = "abababab\xc3\xa9" "abab", .vocab = "[\"a\",\"b\"]" }, "t.txt:1:9: character U+00E9 ('\xc3\xa9') "
+        { { .text = "abababab\xc3\xa9"
+                    "abab",
+            .vocab = "[\"a\",\"b\"]" },
+          "t.txt:1:9: character U+00E9 ('\xc3\xa9') "
           "is not in the vocabulary of 2 characters" },
-        { { .text = "ababab", .vocab = "[\"b\",\"a\"]" }, "entry 1 is no single character in ascending order" },
-        { { .text = "ababab", .vocab = "[\"ab\"]" }, "entry 0" }, { { .text = "ababab", .vocab = "{" }, "no list" },
+        { { .text = "ababab", .vocab = "[\"b\",\"a\"]" },
+          "entry 1 is no single character in ascending order" },
+        { { .text = "ababab", .vocab = "[\"ab\"]" }, "entry 0" },
+        { { .text = "ababab", .vocab = "{" }, "no list" },
         { { .text = "abab\nabab", .val = "v.txt" }, "v.txt:2:3: character U+0071 ('q')" },
         { { .text = "abababab", .val = "v.txt" }, "v.txt:1:3: character U+000A is not" },
         { { .text = "abababab", .val = "none.txt" }, "none.txt: cannot be opened" },
-        { { .text = "abcdefghijk", .vocab_kind = "bytes", .V = 100 }, "token 3 is 100, outside of tokens: int in "
+        { { .text = "abcdefghijk", .vocab_kind = "bytes", .V = 100 },
+          "token 3 is 100, outside of tokens: int in "
           "0..100 (a.model:7)" },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -139,8 +157,10 @@ static void wrong_texts(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vocabulary_of_characters), cmocka_unit_test(bytes),
-        cmocka_unit_test(training_windows_start_anywhere), cmocka_unit_test(validation_covers_every_target),
+        cmocka_unit_test(vocabulary_of_characters),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(training_windows_start_anywhere),
+        cmocka_unit_test(validation_covers_every_target),
         cmocka_unit_test(wrong_texts),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
