@@ -145,19 +145,15 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
 
 /* ---- back ----------------------------------------------------------------------------------- */
 
-typedef struct { const RtModel *m; RtOptions *o; FILE *to; int told; } Adopt;
+typedef struct { const RtModel *m; RtOptions *o; FILE *to; } Adopt;
 
-static void tell(Adopt *a, const char *name, const char *was, const char *is, bool given)
+static void tell(const Adopt *a, const char *name, const char *was, const char *is, bool given)
 {
-    if (!a->to)
-        return;
-    if (a->told++ == 0)
-        fprintf(a->to, "settings that differ from the checkpoint's:\n");
-    if (given)
-        fprintf(a->to, "  %-14s %s -> %s (given on the command line)\n", name, was, is);
-    else
-        fprintf(a->to, "  %-14s %s (the program's own %s is ignored; --%s changes it)\n", name, was,
-                is, name);
+    if (a->to && given)
+        fprintf(a->to, "changed  %s %s -> %s (given on the command line)\n", name, was, is);
+    else if (a->to)
+        fprintf(a->to, "kept     %s %s (the program's own %s is ignored; --%s changes it)\n", name,
+                was, is, name);
 }
 
 static char *option_text(const RtModel *m, const RtOptions *o, const RtOption *row)
@@ -221,7 +217,7 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
     const bool differs = strcmp(was, is) != 0;
     if (strcmp(row->name, "threads") == 0) {    /* the machine's, unless given                    */
         if (differs && a->to)
-            fprintf(a->to, "threads %s -> %s: results agree to rounding, no longer bit for bit\n",
+            fprintf(a->to, "changed  threads %s -> %s: results agree to rounding, not bit for bit\n",
                     was, is);
     } else {
         if (differs)
@@ -240,7 +236,7 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     if (!json_is_object(root))
         rt_fail(RT_EXIT_FAIL, "the checkpoint's config is no JSON object: %s",
                 config ? error.text : "it is missing");
-    Adopt a = { m, o, to, 0 };
+    Adopt a = { m, o, to };
     for (int i = 0; i < rt_n_options; i++) {
         const json_t *value = json_object_get(root, rt_options[i].name);
         if (value && rt_options[i].saved && rt_option_applies(m, &rt_options[i]))
@@ -250,8 +246,8 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     const json_t *steps = json_object_get(root, "steps");
     if (to && t->schedule != RT_CONSTANT && t->decay_steps == 0 && json_is_integer(steps)
         && json_integer_value(steps) != t->steps)
-        fprintf(to, "the learning rate now decays over %lld steps instead of %lld; --decay-steps "
-                "%lld keeps the old schedule\n", (long long)t->steps,
+        fprintf(to, "changed  the learning rate decays over %lld steps instead of %lld "
+                "(--decay-steps %lld keeps the old schedule)\n", (long long)t->steps,
                 (long long)json_integer_value(steps), (long long)json_integer_value(steps));
     json_decref(root);
 }

@@ -94,7 +94,7 @@ says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigr
 says resume-nothing 1 "nowhere" ./bigram --resume nowhere
 says resume-done 0 "has its 60 steps already" ./bigram --out one --resume auto
 says resume-fresh 0 "step    60/60" ./bigram --out fresh --resume auto
-says resume-tells 0 "lr             0.5 -> 0.25 (given on the command line)" \
+says resume-tells 0 "changed  lr 0.5 -> 0.25 (given on the command line)" \
     ./bigram --out fresh --resume auto --steps 62 --lr 0.25
 says resume-keeps 0 "rate     constant 0.25" ./bigram --out fresh --resume auto --steps 64
 says back-in-its-run 2 "one goes on to step 60; it is not taken back to step 25" \

@@ -86,8 +86,8 @@ static void config_comes_back(void **unused)
     assert_int_equal(o.train.steps, 60);        /* given: stays                                  */
     assert_true(o.dims[1] == 16 && o.dims[2] == 2);
     assert_string_equal(o.train.path, "a \"b\".txt");
-    assert_non_null(strstr(told, "steps          50 -> 60 (given on the command line)"));
-    assert_non_null(strstr(told, "lr             0.3 (the program's own 0.1 is ignored"));
+    assert_non_null(strstr(told, "changed  steps 50 -> 60 (given on the command line)"));
+    assert_non_null(strstr(told, "kept     lr 0.3 (the program's own 0.1 is ignored"));
     assert_non_null(strstr(told, "decays over 60 steps instead of 50"));
     assert_null(strstr(told, "batch"));
     rt_free(config);
