@@ -4,6 +4,7 @@ set -u
 cd "$(dirname "$0")/../.."
 : "${BUILD:=build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+mkdir "$work/kept"; export TMPDIR=$work/kept   # where gradcc puts the C that it compiles
 cat > "$work/tiny.model" <<'MODEL'
 const D = 4
 batch B
@@ -66,7 +67,8 @@ expect time 0 'emit ' "$g" --emit=c --time-passes "$t"
 expect cc-missing 1 'cannot start no-such-cc' "$g" --cc no-such-cc "$t" -o "$work/tiny"
 expect cc-fails 1 'failed with exit code' "$g" --cflags=--no-such-flag "$t" -o "$work/tiny"
 expect directory-output 1 "cannot write $work: it is a directory" "$g" "$t" -o "$work"
-rm -f /tmp/gradcc-??????.c                      # kept by cc-fails on purpose
+if ls "$work"/kept/gradcc-??????.c > /dev/null 2>&1; then ok kept-c
+else bad kept-c "the C that does not compile is gone"; fi
 
 expect overwrite 1 'the output would overwrite the model' "$g" --emit=c "$t" -o "$t"
 
