@@ -16,6 +16,19 @@ same() {
     done
     ok "$name"
 }
+# begun LOG PID: waits until the first step is in the log, or the program has ended
+begun() {
+    while kill -0 "$2" 2>/dev/null && ! grep -q '^step' "$1"; do sleep 0.01; done
+}
+# killed_at STEP DIR OPTION...: a run of 60 steps that SIGKILL ends once the checkpoint is there
+killed_at() {
+    local step=$1 dir=$2 pid; shift 2
+    ./gpt $common --out "$dir" "$@" > "$dir.log" 2>&1 &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && ! [ -e "$dir/step-000000$step/manifest.json" ]; do sleep 0.005; done
+    kill -KILL $pid 2>/dev/null; wait $pid 2>/dev/null
+    [ -e "$dir/step-000000$step/manifest.json" ] && ! [ -e "$dir/step-00000060" ]
+}
 # last KEY FILE: the last value of a key of a metrics file
 last() { sed -n "s|.*\"$1\": *\([-0-9.e+]*\).*|\1|p" "$2" | tail -n 1; }
 
@@ -46,27 +59,25 @@ common="--data text.txt --dims T=16 --batch 12 --steps 60 --save 10 --eval 30 --
 ./gpt $common --out straight > straight.log 2>&1 || bad straight "$(tail -n 3 straight.log)"
 
 # kill -9 in the middle of the run, some steps after a checkpoint; resume must give the same bytes
-./gpt $common --out killed --steps 60 > killed.log 2>&1 &
-pid=$!
-while kill -0 $pid 2>/dev/null && ! [ -e killed/step-00000020/manifest.json ]; do sleep 0.01; done
-kill -KILL $pid 2>/dev/null; wait $pid 2>/dev/null
-if [ -e killed/step-00000060 ]; then bad resume-after-kill "the run ended before it was killed"; else
+if ! killed_at 20 killed; then bad resume-after-kill "the run was not killed between 20 and 60"; else
     ./gpt $common --out killed --resume auto > resumed.log 2>&1 || bad resume-after-kill "$(tail -n 3 resumed.log)"
     same resume-after-kill straight/step-00000060 killed/step-00000060
 fi
 
-# 25 steps, then SIGKILL, then on to 60: position inside no save interval
-./gpt $common --out part --steps 25 > part.log 2>&1
-./gpt $common --out part --resume auto --steps 60 > part2.log 2>&1
-same resume-25-to-60 straight/step-00000060 part/step-00000060
+# SIGKILL with a checkpoint of step 25, then on to 60: another save interval than the straight run's
+if ! killed_at 25 part --save 25; then bad resume-25-to-60 "the run was not killed between 25 and 60"; else
+    ./gpt $common --out part --resume auto > part2.log 2>&1 || bad resume-25-to-60 "$(tail -n 3 part2.log)"
+    same resume-25-to-60 straight/step-00000060 part/step-00000060
+fi
 
 # another thread count or accumulation may change rounding only
 ./gpt $common --out split --accumulate 3 > split.log 2>&1
 a=$(last train/loss straight/metrics.jsonl); b=$(last train/loss split/metrics.jsonl)
 if [ -n "$a" ] && awk "BEGIN { d = $a - ${b:-99}; exit !(d < 1e-4 && d > -1e-4) }"; then ok split-with-dropout
 else bad split-with-dropout "loss $a against ${b:-none}"; fi
-./gpt $common --out part3 --steps 25 --accumulate 2 > part3.log 2>&1
-./gpt $common --out part3 --resume auto --steps 60 --accumulate 4 > part4.log 2>&1
+killed_at 25 part3 --save 25 --accumulate 2 ||
+    bad resume-other-split "the run was not killed between 25 and 60"
+./gpt $common --out part3 --resume auto --accumulate 4 > part4.log 2>&1
 b=$(last train/loss part3/metrics.jsonl)
 if [ -n "$a" ] && awk "BEGIN { d = $a - ${b:-99}; exit !(d < 1e-4 && d > -1e-4) }"; then ok resume-other-split
 else bad resume-other-split "loss $a against ${b:-none}"; fi
@@ -75,12 +86,12 @@ else bad resume-other-split "loss $a against ${b:-none}"; fi
 
 ./gpt $common --out interrupted --steps 100000 --save 100000 > interrupted.log 2>&1 &
 pid=$!
-sleep 1; kill -INT $pid; wait $pid; rc=$?
+begun interrupted.log $pid; kill -INT $pid; wait $pid; rc=$?
 if [ $rc = 130 ] && ls interrupted/step-*/manifest.json >/dev/null 2>&1; then ok interrupt-saves
 else bad interrupt-saves "exit code $rc, $(ls interrupted)"; fi
 ./gpt $common --out terminated --steps 100000 --save 100000 > terminated.log 2>&1 &
 pid=$!
-sleep 1; kill -TERM $pid; wait $pid; rc=$?
+begun terminated.log $pid; kill -TERM $pid; wait $pid; rc=$?
 if [ $rc = 75 ] && ls terminated/step-*/manifest.json >/dev/null 2>&1; then ok terminate-saves
 else bad terminate-saves "exit code $rc, $(ls terminated)"; fi
 
