@@ -40,6 +40,8 @@ for source in test_*.c; do
 done
 wait
 for script in check_*.sh; do
-    [ -x "$script" ] && "./$script"
+    [ -e "$script" ] || continue
+    if [ -x "$script" ]; then "./$script"
+    else echo "not ok runtime/$script: not executable"; fi
 done
 exit 0
