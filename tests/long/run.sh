@@ -3,10 +3,12 @@
 # TEXT=file names tinyshakespeare.txt (1,115,394 characters); without it the training is skipped.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-text=${TEXT:-$root/../shared/data/tinyshakespeare.txt}
+text=${TEXT:-}
+case $text in ''|/*) ;; *) text=$PWD/$text ;; esac
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
-if [ ! -r "$text" ]; then echo "skip chargpt-loss: no text; give TEXT=tinyshakespeare.txt"; exit 0; fi
+if [ -z "$text" ]; then echo "skip chargpt-loss: no text; give TEXT=tinyshakespeare.txt"; exit 0; fi
+if [ ! -r "$text" ]; then echo "not ok chargpt-loss: $text cannot be read"; exit 0; fi
 "$GRADCC" -D bias=false -D Tmax=64 "$root/models/chargpt.model" -o gpt >&2 || { echo "not ok chargpt-loss: does not compile"; exit 1; }
 total=0
 for seed in 1 2 3; do
