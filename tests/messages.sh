@@ -38,14 +38,16 @@ def messages(path):
     for call in CALL.finditer(text):
         args = arguments(text, call.end() - 1)
         pieces = re.findall(r'(?:"(?:[^"\\]|\\.)*"\s*)+', args)
-        for piece in pieces[:1]:
+        first = 1 if call.group(1) == 'diag_warning' else 0     # after the name of the warning
+        for piece in pieces[first:first + 1]:
             joined = ''.join(STRING.findall(piece)).replace('\\"', '"').replace('\\\\', '\\')
             line = text.count('\n', 0, call.start()) + 1
             if len(joined) > 3:
                 yield path, line, joined
 
 def pattern(message):
-    parts = FORMAT.split(message.replace('%%', '%'))
+    parts = FORMAT.split(message.rstrip().replace('%%', '%'))
+    parts[-2:] = [parts[-2].rstrip(), ''] if len(parts) > 1 and not parts[-1] else parts[-2:]
     return re.compile('.*'.join(re.escape(p) for p in parts))
 
 seen = []
