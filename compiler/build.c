@@ -260,11 +260,15 @@ void build_print_deps(Context *cx, const Options *opt, const char *target, Text 
     put_make_name(out, opt->deps_target ? opt->deps_target : target);
     text_put(out, ":");
     for (int i = 0; i < cx->sources.len; i++) {
+        if (cx->sources.at[i]->no_file)
+            continue;
         text_put(out, i == 0 ? " " : " \\\n  ");
         put_make_name(out, cx->sources.at[i]->path);
     }
     text_put(out, "\n");
     for (int i = 1; opt->deps_phony && i < cx->sources.len; i++) {
+        if (cx->sources.at[i]->no_file)
+            continue;
         text_put(out, "\n");
         put_make_name(out, cx->sources.at[i]->path);
         text_put(out, ":\n");

@@ -74,6 +74,7 @@ typedef struct {
     size_t      len;
     uint32_t   *line_start;                     /* byte offset of each line */
     int         n_lines;
+    bool        no_file;                        /* the text is an option of the command line */
 } Source;
 
 int           source_add(Context *cx, const char *path, const char *text, size_t len);

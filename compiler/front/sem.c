@@ -124,7 +124,7 @@ static void take_defines(Sem *s)
         map_set(s->defines, intern(s->cx, s->opt->defines[i].name), (void *)&s->opt->defines[i]);
 }
 
-/* What -D names must be a constant of the file. */
+/* What -D names must be a constant of the file or a setting of the train block. */
 static void check_defines(Sem *s)
 {
     for (int i = 0; i < s->opt->n_defines; i++) {
@@ -147,7 +147,10 @@ static void check_defines(Sem *s)
             if (kind == THING_DIM || kind == THING_REAL || kind == THING_BOOL)
                 vec_push(s->arena, &names, s->global->values.at[k].name);
         }
-        Diag *d = sem_error(s, (Span){ 0 }, "-D %s: the model has no constant %s", name, name);
+        for (int k = 0; setting_key(s, k); k++)
+            vec_push(s->arena, &names, setting_key(s, k));
+        Diag *d = sem_error(s, (Span){ 0 }, "-D %s: the file has no constant and the train block "
+                            "no setting %s", name, name);
         sem_did_you_mean(d, name, names.at, names.len);
     }
 }
@@ -186,6 +189,18 @@ static bool input_range(Sem *s, const Ast *type, CheckedInput *in)
     return true;
 }
 
+/* [B, 8] without batch B: said once, then B is a mistake that is known. */
+static void check_sample_axis(Sem *s, const AstList *sizes)
+{
+    const Ast *first = sizes->len ? sizes->at[0] : NULL;
+    if (s->batches.len || !first || first->kind != AST_NAME
+        || scope_find(s->frame->scope, first->name))
+        return;
+    Diag *d = sem_unknown(s, first->span, "size", first->name, false);
+    sem_hint(d, "declare the sample axis: batch %s", first->name);
+    scope_set(s, s->global, first->name, thing_poison(s));
+}
+
 /* False after an error: the name is then bound to nothing. */
 static bool declare_input(Sem *s, const Ast *a)
 {
@@ -199,6 +214,7 @@ static bool declare_input(Sem *s, const Ast *a)
     for (int i = 0; i < s->out->inputs.len; i++)
         if (s->out->inputs.at[i].name == a->name)
             return true;                        /* said with the arguments */
+    check_sample_axis(s, &a->type->items);
     const Type  *type = sem_eval_type(s, a->type, a->name);
     CheckedInput in = { .name = a->name, .type = type, .span = a->at };
     if (!type || !input_range(s, a->type, &in))
@@ -261,12 +277,27 @@ static void check_model(Sem *s)
     }
 }
 
+/* A program that trains nothing may be meant, but it is said. */
+static void warn_untrained(Sem *s)
+{
+    Span at = s->model->ast->at;
+    if (!s->out->has_loss) {
+        Diag *d = diag_warning(s->cx, at, "untrained", "model %s has no loss: its program computes "
+                               "outputs and trains nothing", s->model->name);
+        diag_hint(d, "loss = mean(...) says what training makes small");
+    } else if (s->out->params.len == 0) {
+        diag_warning(s->cx, at, "untrained", "model %s has no parameters: there is nothing to "
+                     "train", s->model->name);
+    }
+}
+
 Checked *sem_check(Context *cx, Ast *file, const SemOptions *opt)
 {
     Sem *s = NEW(cx->arena, Sem);
     s->cx = cx;
     s->arena = cx->arena;
     s->opt = opt;
+    s->file = file;
     s->dims = dims_new(cx);
     s->out = NEW(cx->arena, Checked);
     s->out->cx = cx;
@@ -280,7 +311,6 @@ Checked *sem_check(Context *cx, Ast *file, const SemOptions *opt)
         check_model(s);
     else if (diag_count(cx) == 0)
         sem_error(s, file->span, "the file has no model");
-    check_defines(s);
     note_symbols(s);
     const Ast *train = NULL;
     for (int i = 0; i < file->items.len; i++) {
@@ -293,7 +323,10 @@ Checked *sem_check(Context *cx, Ast *file, const SemOptions *opt)
         }
         train = train ? train : a;
     }
+    if (diag_count(cx) == 0 && (s->out->has_loss || !train))
+        warn_untrained(s);
     sem_train(s, train);
+    check_defines(s);
     sem_finish_messages(s);
     return diag_count(cx) ? NULL : s->out;
 }

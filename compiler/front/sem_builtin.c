@@ -211,6 +211,10 @@ static Thing *apply_cross_entropy(Sem *s, const Ast *call)
         sem_note_value(s, d, ta, t);
         if (x->type->dtype == DT_I32 && t->type->dtype == DT_F32)
             sem_hint(d, "the logits come first: cross_entropy(logits, labels)");
+        else if (t->kind == EX_INPUT && t->type->dtype == DT_F32
+                 && x->type->rank == t->type->rank + 1)
+            sem_hint(d, "declare %s: int%s in 0..%s", t->name, sem_type_text(s, t->type),
+                     dim_text(s->cx, x->type->dim[t->type->rank]));
         return thing_poison(s);
     }
     const Dim *classes = x->type->dim[x->type->rank - 1];

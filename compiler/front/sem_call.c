@@ -35,6 +35,28 @@ static Thing *selected(Sem *s, const Thing *t, const Select *select, Span at)
     return copy;
 }
 
+/* Is the place (of a loop: all its places) inside the stack? False after an error. */
+static bool inside_stack(Sem *s, const Ast *a, const Thing *stack, const Select *sel,
+                         const Dim *end)
+{
+    const Dim *count = stack->inst->count;
+    int64_t    lo, hi, n;
+    if (!dim_value(sel->at, &lo) || !dim_value(end, &hi) || !dim_value(count, &n))
+        return sem_require_le(s, a->span, dim_const(s->dims, 0), sel->at, "the index of a stack")
+               && sem_require_le(s, a->span, end, count, "the index of a stack");
+    if (lo >= 0 && hi <= n)
+        return true;
+    const char *name = ast_expr_text(s->cx, a->left), *plural = n == 1 ? "" : "s";
+    const char *index = ast_expr_text(s->cx, a->args.at[0]->value);
+    Diag *d = sel->loop
+        ? sem_error(s, a->span, "%s has %lld layer%s (0..%lld), %s reaches %lld", name,
+                    (long long)n, plural, (long long)n, index, (long long)(lo < 0 ? lo : hi - 1))
+        : sem_error(s, a->span, "%s has %lld layer%s (0..%lld): there is no %s", name,
+                    (long long)n, plural, (long long)n, ast_expr_text(s->cx, a));
+    sem_note(s, d, stack->inst->span, "%s is declared here", name);
+    return false;
+}
+
 /* One layer of a stack: by the number of a loop, or fixed. */
 static Thing *element_of(Sem *s, const Ast *a, const Thing *stack)
 {
@@ -54,8 +76,7 @@ static Thing *element_of(Sem *s, const Ast *a, const Thing *stack)
     if (!sel->loop && dim_value(sel->at, &v) && v < 0)
         sel->at = dim_add(s->dims, count, sel->at);
     const Dim *end = dim_add(s->dims, sel->at, sel->loop ? sel->loop->trip : one);
-    if (!sem_require_le(s, a->span, dim_const(s->dims, 0), sel->at, "the index of a stack")
-        || !sem_require_le(s, a->span, end, count, "the index of a stack"))
+    if (!inside_stack(s, a, stack, sel, end))
         return thing_poison(s);
     if (sel->loop && !sel->loop->stack) {
         sel->loop->stack = stack->inst->under;
@@ -185,9 +206,11 @@ bool sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *int
         return false;
     Thing **value = NEW_ARRAY(s->arena, Thing *, formals->len + 1);
     bool    fine = true;
-    for (int i = 0; i < formals->len; i++)
-        value[i] = given[i] ? sem_eval(s, given[i]) : NULL;
     for (int i = 0; i < formals->len; i++) {
+        value[i] = given[i] ? sem_eval(s, given[i]) : NULL;
+        fine = fine && !(value[i] && value[i]->kind == THING_POISON);
+    }
+    for (int i = 0; fine && i < formals->len; i++) {
         const Ast *f = formals->at[i];
         Thing     *t = value[i] ? value[i] : default_value(s, d, f->value, into, at);
         fine = fine && t->kind != THING_POISON;

@@ -157,7 +157,10 @@ static Thing *dim_divide(Sem *s, const Ast *a, const Thing *l, const Thing *r)
 static const Dim *dim_power(Sem *s, const Dim *base, int64_t n)
 {
     const Dim *d = dim_const(s->dims, 1);
-    for (int64_t i = 0; i < n; i++)
+    int64_t    v;
+    if (dim_value(base, &v) && v >= -1 && v <= 1)       /* no power of these grows */
+        n = n > 2 ? 2 - n % 2 : n;
+    for (int64_t i = 0; i < n && !dim_overflows(d); i++)
         d = dim_mul(s->dims, d, base);
     return d;
 }
@@ -196,7 +199,7 @@ static Thing *dim_binary(Sem *s, const Ast *a, const Thing *l, const Thing *r)
         t = dim_result(s, a, (a->op == AST_MOD ? dim_mod : dim_floor_div)(s->dims, l->dim, r->dim));
         break;
     case AST_POW:
-        if (!dim_value(r->dim, &n) || n < 0 || n > 62)
+        if (!dim_value(r->dim, &n) || n < 0)
             return NULL;
         t = dim_result(s, a, dim_power(s, l->dim, n));
         break;
@@ -238,6 +241,9 @@ static Thing *real_binary(Sem *s, const Ast *a, double x, double y)
 Thing *const_binary(Sem *s, const Ast *a, Thing *l, Thing *r)
 {
     double x, y;
+    if (l->kind == THING_VALUE && thing_number(r, &y) && y == 0
+        && (a->op == AST_DIV || a->op == AST_FLOOR_DIV || a->op == AST_MOD))
+        return division_by_zero(s, a);
     if (l->kind == THING_BOOL && r->kind == THING_BOOL) {
         switch (a->op) {
         case AST_AND: return thing_bool(s, l->yes && r->yes, a->span);

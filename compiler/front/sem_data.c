@@ -28,6 +28,9 @@ static const CheckedInput *input_of(Sem *s, const Ast *m, int *index)
             return in;
         vec_push(s->arena, &names, in->name);
     }
+    for (int i = 0; i < s->model->ast->args.len; i++)
+        if (s->model->ast->args.at[i]->name == m->name)
+            return NULL;                        /* its declaration is wrong: said there */
     Diag *d = sem_error(s, m->at, "the model has no input %s", m->name);
     sem_did_you_mean(d, m->name, names.at, names.len);
     return NULL;

@@ -319,14 +319,20 @@ static Thing *eval_list_for(Sem *s, const Ast *a)
         sem_error(s, a->right->span, "a list runs over a range that is known while compiling");
         return thing_poison(s);
     }
+    if (!sem_few_turns(s, a->right, "a list", lo, hi))
+        return thing_poison(s);
     Scope  *outer = s->frame ? s->frame->scope : s->global, *inner = scope_new(s, outer);
     Frame   top = { .scope = inner };
     Frame  *f = s->frame ? s->frame : &top;
     s->frame = f;
     f->scope = inner;
-    for (int64_t i = lo; i < hi; i++) {
+    for (int64_t i = lo; i < hi && t->kind != THING_POISON; i++) {
         scope_set(s, inner, a->name, thing_dim(s, dim_const(s->dims, i), a->at));
-        vec_push(s->arena, &t->items, sem_eval(s, a->value));
+        Thing *item = sem_eval(s, a->value);
+        if (item->kind == THING_POISON)
+            t = item;
+        else
+            vec_push(s->arena, &t->items, item);
     }
     f->scope = outer;
     s->frame = f == &top ? NULL : f;

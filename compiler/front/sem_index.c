@@ -127,8 +127,16 @@ static Expr *index_range(Sem *s, const Ast *a, Expr *e, int axis, const Dim *lo,
 
 static Expr *index_number(Sem *s, const Ast *a, Expr *e, int axis, const Dim *k)
 {
-    const Dim *size = e->type->dim[axis], *one = dim_const(s->dims, 1);
+    const Dim *size = e->type->dim[axis], *one = dim_const(s->dims, 1), *written = k;
+    int64_t    at, have;
     k = from_end(s, k, size);
+    if (dim_value(k, &at) && dim_value(size, &have) && (at < 0 || at >= have)) {
+        Diag *d = sem_error(s, a->span, "index %s is outside 0..%lld", sem_dim_text(s, written),
+                            (long long)have);
+        sem_note_value(s, d, NULL, e);
+        sem_note_dim(s, d, size);
+        return NULL;
+    }
     if (!sem_no_mixing(s, a->span, size, "an index") || !check_from(s, a, k)
         || !sem_require_le(s, a->span, dim_add(s->dims, k, one), size, "an index"))
         return NULL;

@@ -207,6 +207,29 @@ Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const ch
     return inst;
 }
 
+/* dense[4, 2]: the layers of the prelude that take as many sizes. */
+static void hint_layers(Sem *s, Diag *d, int n_args)
+{
+    Text list = text_new(s->arena);
+    for (int i = 0; i < s->prelude->values.len; i++) {
+        const Thing *t = s->prelude->values.at[i].thing;
+        if (t->kind != THING_DECL || t->decl->ast->kind != AST_LAYER)
+            continue;
+        const AstList *formals = &t->decl->ast->params;
+        int            wanted = 0;
+        while (wanted < formals->len && !formals->at[wanted]->value)
+            wanted++;
+        if (wanted != n_args)
+            continue;
+        text_add(&list, "%s%s[", list.len ? ", " : "", t->decl->name);
+        for (int k = 0; k < wanted; k++)
+            text_add(&list, "%s%s", k ? ", " : "", formals->at[k]->name);
+        text_put(&list, "]");
+    }
+    if (list.len)
+        sem_hint(d, "the prelude has %s", list.at);
+}
+
 /* The layer that an expression names, with its bracket arguments; NULL after an error. */
 static Decl *layer_named(Sem *s, const Ast *a, const AstList **args)
 {
@@ -223,7 +246,7 @@ static Decl *layer_named(Sem *s, const Ast *a, const AstList **args)
     if (t && t->kind == THING_DECL && t->decl->ast->kind == AST_LAYER)
         return t->decl;
     if (!t)
-        sem_unknown(s, name->span, "layer", name->name, true);
+        hint_layers(s, sem_unknown(s, name->span, "layer", name->name, true), (*args)->len);
     else if (t->kind == THING_DECL)
         sem_error(s, name->span, "%s is a function: it has no parameters and is just applied",
                   name->name);
@@ -299,16 +322,21 @@ static Thing *build_list(Sem *s, const Ast *a, Place at, Span where)
                 sem_error(s, a->right->span, "a list of layers runs over a constant range");
             return thing_poison(s);
         }
+        if (!sem_few_turns(s, a->right, "a list of layers", lo, hi))
+            return thing_poison(s);
         s->frame->scope = scope_new(s, outer);
     }
-    for (int64_t i = lo; i < hi; i++) {
+    for (int64_t i = lo; i < hi && list->kind != THING_POISON; i++) {
         Place one = at;
         one.path = intern_printf(s->cx, "%s.%lld", at.path, (long long)(i - lo));
         one.under = intern_printf(s->cx, "%s_%lld", at.under, (long long)(i - lo));
         if (range)
             scope_set(s, s->frame->scope, a->name, thing_dim(s, dim_const(s->dims, i), a->at));
-        vec_push(s->arena, &list->items,
-                 build_value(s, range ? a->value : a->items.at[i], one, where));
+        Thing *t = build_value(s, range ? a->value : a->items.at[i], one, where);
+        if (t->kind == THING_POISON)
+            list = t;                           /* the next ones would say the same */
+        else
+            vec_push(s->arena, &list->items, t);
     }
     s->frame->scope = outer;
     return list;

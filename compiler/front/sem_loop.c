@@ -265,6 +265,17 @@ void sem_loop(Sem *s, const Ast *a)
         b.loop->name = "loop";
 }
 
+/* What is written out is repeated at most this often. */
+bool sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64_t hi)
+{
+    enum { TURNS_MAX = 1000 };
+    if (hi <= lo || (uint64_t)hi - (uint64_t)lo <= TURNS_MAX)
+        return true;
+    sem_error(s, range->span, "%s would repeat its body %llu times: %d is the limit", what,
+              (unsigned long long)((uint64_t)hi - (uint64_t)lo), TURNS_MAX);
+    return false;
+}
+
 void sem_unroll(Sem *s, const Ast *a)
 {
     Thing  *range = sem_eval(s, a->value);
@@ -282,12 +293,8 @@ void sem_unroll(Sem *s, const Ast *a)
         s->frame->failed = true;
         return;
     }
-    if (hi - lo > 1000) {
-        sem_error(s, a->value->span,
-                  "for const would repeat its body %lld times: 1000 is the limit",
-                  (long long)(hi - lo));
+    if (!sem_few_turns(s, a->value, "for const", lo, hi))
         return;
-    }
     for (int64_t i = lo; i < hi && !s->frame->result; i++) {
         scope_set(s, s->frame->scope, a->name, thing_dim(s, dim_const(s->dims, i), a->at));
         sem_run(s, a->body);

@@ -347,9 +347,13 @@ static Thing *draw_init(Sem *s, const Ast *call, bool uniform)
 {
     double v[2] = { 0, 0 };
     int    n = 0;
-    for (const Ast *a; n < 2 && (a = call_arg(call, n)); n++)
-        if (!thing_number(sem_eval(s, a), &v[n]))
+    for (const Ast *a; n < 2 && (a = call_arg(call, n)); n++) {
+        Thing *t = sem_eval(s, a);
+        if (t->kind == THING_POISON)
+            return t;
+        if (!thing_number(t, &v[n]))
             return NULL;
+    }
     if (n == 0)
         return NULL;
     Thing *t = thing_new(s, THING_INIT, call->span);

@@ -229,11 +229,11 @@ void sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e)
     if (!d || !e || e->kind == EX_CONST)
         return;
     const char *text = ast ? ast_expr_text(s->cx, ast) : NULL;
+    const char *name = e->kind == EX_PARAM ? s->out->params.at[e->index].path : e->name;
     bool        in_prelude = s->frame && s->frame->decl && s->frame->decl->prelude;
-    if (e->name && (!text || in_prelude))
-        text = e->name;
-    sem_note(s, d, e->span, "%s is %s", text && strlen(text) < 40 && !in_prelude ? text
-                                        : e->name ? e->name : "this", sem_type_text(s, e->type));
+    if (!text || strlen(text) >= 40 || in_prelude)
+        text = name ? name : "this";
+    sem_note(s, d, e->span, "%s is %s", text, sem_type_text(s, e->type));
 }
 
 void sem_note_dim(Sem *s, Diag *d, const Dim *dim)
@@ -257,9 +257,28 @@ void sem_did_you_mean(Diag *d, const char *word, const char *const *candidates, 
         diag_hint(d, "did you mean %s?", near);
 }
 
-/* An unknown name, with the nearest of those that could stand there. */
-void sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layers)
+/* The constant or size of the file with this name, wherever it stands. */
+static const Ast *declared_later(const Sem *s, const char *name)
 {
+    for (int i = 0; i < s->file->items.len; i++) {
+        const Ast *a = s->file->items.at[i];
+        if ((a->kind == AST_CONST || a->kind == AST_BATCH || a->kind == AST_DIM)
+            && a->name == name)
+            return a;
+    }
+    return NULL;
+}
+
+/* An unknown name, with the nearest of those that could stand there. */
+Diag *sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layers)
+{
+    const Ast *later = layers ? NULL : declared_later(s, name);
+    if (later) {
+        Diag *d = sem_error(s, at, "%s is used before it is declared", name);
+        sem_note(s, d, later->at, "%s is declared here", name);
+        sem_hint(d, "a constant uses those above it");
+        return d;
+    }
     Diag *d = sem_error(s, at, "unknown %s %s", what, name);
     VEC(const char *) names = { 0 };
     for (const Scope *sc = s->frame ? s->frame->scope : s->global; sc; sc = sc->parent) {
@@ -272,6 +291,7 @@ void sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layer
     for (int i = 0; layers && i < builtin_count(); i++)
         vec_push(s->arena, &names, builtin_at(i)->name);
     sem_did_you_mean(d, name, names.at, names.len);
+    return d;
 }
 
 /* ---- sizes and types in messages ----------------------------------------------------------- */

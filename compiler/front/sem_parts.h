@@ -125,6 +125,7 @@ struct Sem {
     Arena            *arena;
     Dims             *dims;
     Checked          *out;
+    const Ast        *file;                     /* the declarations of the user                 */
     const SemOptions *opt;
     Scope            *prelude, *global;
     Decl             *model;
@@ -172,7 +173,7 @@ void  sem_note(Sem *s, Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(4, 5)
 void  sem_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);         /* under 400 bytes  */
 void  sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e);     /* "x is [B,T]"       */
 void  sem_note_dim(Sem *s, Diag *d, const Dim *dim);      /* where its symbols are declared     */
-void  sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layers);
+Diag *sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layers);
 void  sem_did_you_mean(Diag *d, const char *word, const char *const *candidates, int n);
 const char *sem_dim_text(Sem *s, const Dim *d);           /* "T", "3*C = 384"                   */
 const char *sem_type_text(Sem *s, const Type *t);         /* "[B,T]", "int[B,T]"                */
@@ -314,6 +315,7 @@ void   sem_run_model(Sem *s, bool training);
 void   sem_loop(Sem *s, const Ast *a);
 void   sem_unroll(Sem *s, const Ast *a);
 Thing *sem_scan(Sem *s, const Ast *a);                    /* the stacked yields                 */
+bool   sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64_t hi);
 
 /* ---- sem_loss.c: means, losses, metrics, outputs ------------------------------------------- */
 
@@ -325,6 +327,7 @@ void  sem_mark_used(Sem *s);                              /* what the loss reach
 /* ---- sem_train.c, sem_data.c: the train block ---------------------------------------------- */
 
 void sem_train(Sem *s, const Ast *train);                 /* NULL: the defaults                 */
+const char *setting_key(Sem *s, int k);                   /* "batch"; NULL behind the last      */
 void sem_train_data(Sem *s, const Ast *setting);
 bool train_whole(Sem *s, const Ast *a, const char *what, int64_t least, int64_t *v);
 bool train_number(Sem *s, const Ast *a, const char *what, double least, double most, double *v);

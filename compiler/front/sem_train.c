@@ -255,6 +255,17 @@ static void check_limits(Sem *s, const Ast *at)
 static const char setting_keys[] =
     "data batch accumulate dims optimizer clip steps eval save log seed keep out";
 
+enum { SETTINGS_MAX = 16 };
+
+/* The k-th key, NULL behind the last. */
+const char *setting_key(Sem *s, int k)
+{
+    const char *p = setting_keys;
+    for (; k > 0 && *p; k--)
+        p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ');
+    return *p ? arena_strndup(s->arena, p, strcspn(p, " ")) : NULL;
+}
+
 static void read_setting(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
@@ -274,9 +285,9 @@ static void read_setting(Sem *s, const Ast *a)
     case 6: train_whole(s, v, "steps", 1, &t->steps); break;
     case 7: train_whole(s, v, "eval", 0, &t->eval_every); break;
     case 8: train_whole(s, v, "save", 0, &t->save_every); break;
-    case 9: train_whole(s, v, "log", 1, &t->log_every); break;
+    case 9: train_whole(s, v, "log", 0, &t->log_every); break;
     case 10: train_whole(s, v, "seed", 0, &t->seed); break;
-    case 11: train_whole(s, v, "keep", 1, &t->keep); break;
+    case 11: train_whole(s, v, "keep", 2, &t->keep); break;
     case 12:
         text = sem_eval(s, v);
         if (text->kind == THING_TEXT)
@@ -302,20 +313,41 @@ static void check_batch(Sem *s, const Ast *train)
         s->batches.at[i]->value = t->batch / t->accumulate;
 }
 
-void sem_train(Sem *s, const Ast *train)
+/* -D clip=1.0: the setting, read like a line of the block; NULL when there is none, or after an
+   error. */
+static const Ast *given_setting(Sem *s, const char *key)
 {
-    CheckedTrain *t = &s->out->train;
-    *t = (CheckedTrain){ .split = 1, .batch = 32, .accumulate = 1, .optimizer = SEM_ADAMW,
-                         .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                         .schedule = SEM_CONSTANT, .lr = 1e-3, .lr_end = 1e-3, .steps = 1000,
-                         .log_every = 10, .seed = 1, .keep = 3 };
-    const Ast *sizes = train;
-    bool       seen[16] = { false };
+    const Define *def = map_get(s->defines, intern(s->cx, key));
+    if (!def)
+        return NULL;
+    map_set(s->defines, intern(s->cx, key), NULL);
+    Text text = text_new(s->arena);
+    text_add(&text, "train { %s = %s }\n", key, def->value);
+    int before = diag_count(s->cx), source = source_add(s->cx, "-D", text.at, text.len);
+    s->cx->sources.at[source - 1]->no_file = true;
+    const Ast *file = parse_source(s->cx, source);
+    const Ast *block = file->items.len == 1 ? file->items.at[0] : NULL;
+    if (diag_count(s->cx) > before)
+        return NULL;
+    if (block && block->kind == AST_TRAIN && block->items.len == 1)
+        return block->items.at[0];
+    sem_error(s, (Span){ 0 }, "-D %s=%s: one value wanted", key, def->value);
+    return NULL;
+}
+
+/* Reads the settings of the block, then those that -D gives in their place. Returns where the sizes
+   of the run are set. */
+static const Ast *read_settings(Sem *s, const Ast *train)
+{
+    const Ast *given[SETTINGS_MAX] = { NULL }, *sizes = train;
+    bool       seen[SETTINGS_MAX] = { false };
+    for (int k = 0; setting_key(s, k); k++)
+        given[k] = given_setting(s, setting_key(s, k));
     for (int i = 0; train && i < train->items.len; i++) {
         const Ast *a = train->items.at[i];
-        int        k = name_index(setting_keys, a->name);
         if (a->kind != AST_SETTING || a->value->kind == AST_BAD)
             continue;
+        int k = name_index(setting_keys, a->name);
         if (k >= 0 && seen[k]) {
             sem_error(s, a->at, "%s is set twice", a->name);
             continue;
@@ -324,8 +356,23 @@ void sem_train(Sem *s, const Ast *train)
             seen[k] = true;
         if (k == 3)
             sizes = a;
-        read_setting(s, a);
+        if (k < 0 || !given[k])
+            read_setting(s, a);
     }
+    for (int k = 0; setting_key(s, k); k++)
+        if (given[k])
+            read_setting(s, given[k]);
+    return given[3] ? given[3] : sizes;
+}
+
+void sem_train(Sem *s, const Ast *train)
+{
+    CheckedTrain *t = &s->out->train;
+    *t = (CheckedTrain){ .split = 1, .batch = 32, .accumulate = 1, .optimizer = SEM_ADAMW,
+                         .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
+                         .schedule = SEM_CONSTANT, .lr = 1e-3, .lr_end = 1e-3, .steps = 1000,
+                         .log_every = 10, .seed = 1, .keep = 3 };
+    const Ast *sizes = read_settings(s, train);
     if (!train)
         return;
     t->present = true;

@@ -174,6 +174,15 @@ static void hint_first_word(Parser *p, Diag *d, bool statement)
         diag_hint(d, "did you mean %s?", near);
 }
 
+/* Inside the braces of train { ... }? There = sets a value and == has no use. */
+static bool in_settings(const Parser *p)
+{
+    uint32_t at = p->brackets.len ? p->brackets.at[0].at.lo : 0;
+    while (at > 0 && strchr(" \t\r\n", p->source->text[at - 1]))
+        at--;
+    return at >= 5 && strncmp(p->source->text + at - 5, "train", 5) == 0;
+}
+
 static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
 {
     static const char *const comparisons[] = { "'<'", "<=", "'>'", ">=", "==", "!=" };
@@ -190,7 +199,10 @@ static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
         diag_hint(d, "behind : stands a type; a default is written name = value");
     else if (strcmp(found, "'='") == 0 && wants(e, "':'") && wants(e, "')'"))
         diag_hint(d, "a named argument is written %s: value", before);
-    else if (strcmp(found, "'='") == 0 && wants(e, "'*'"))
+    else if (strcmp(found, "'='") == 0 && (strcmp(before, "output") == 0
+                                           || strcmp(before, "metric") == 0))
+        diag_hint(d, "it needs a name: %s y = ...", before);
+    else if (strcmp(found, "'='") == 0 && wants(e, "'*'") && !in_settings(p))
         diag_hint(d, "equality is written ==");
     else if (compared && is_in(found, comparisons, 6))
         diag_hint(d, "comparisons and ranges do not chain: a < b and b < c, (a..b) > c");
