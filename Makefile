@@ -115,7 +115,7 @@ deps:
 
 demo: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all
-	@BUILD=$(BUILD) tests/demo.sh $(DATA)
+	@BUILD=$(BUILD) tests/demo.sh $(if $(DATA),'$(subst ','\'',$(DATA))')
 
 test: deps
 	@$(MAKE) --no-print-directory -j$$(nproc) all
@@ -144,7 +144,8 @@ install: all
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc runtime/rt.h runtime/num.h
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc models/prelude.model
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models $(filter-out models/prelude.model,$(wildcard models/*.model))
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models $(filter-out models/prelude.model,$(wildcard models/*.model)) \
+	        models/digits.csv.gz
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/gradcc $(DESTDIR)$(PREFIX)/include/gradcc \
