@@ -4,7 +4,9 @@
  * idea: everything is checked when the data are opened (form, ranges, sizes), and what a batch
  * holds is a function of (seed, epoch, index) only.
  */
+#include <errno.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -61,6 +63,13 @@ const char *data_hint_size(const DataMap *map, int64_t n, char text[160])
     else if (n > 0 && n > map->input->hi)
         snprintf(text, 160, "; the model's range must reach %lld", (long long)n);
     return text;
+}
+
+void data_fail_missing(int part, const char *path, int error)
+{
+    rt_fail(RT_EXIT_FAIL, "%s: %s; %s", path, error == ENOENT ? "no such file" : strerror(error),
+            part == RT_SPLIT_TRAIN ? "--data FILE names the training data"
+            : "--val-data FILE names the validation data, none takes a share of --data");
 }
 
 /* ---- maps ------------------------------------------------------------------------------------ */
@@ -126,6 +135,11 @@ RtData *rt_data_open(const RtModel *m, const RtTrain *t, const ptrdiff_t *dims, 
         rt_fail(RT_EXIT_FAIL, "%s: more than %d inputs", t->where, RT_MAX_DIMS);
     RtData *d = rt_alloc(sizeof *d, "the data");
     *d = (RtData){ .m = m, .t = *t, .path = { t->path, t->val_path } };
+    if (t->val_path && (!*t->val_path || strcmp(t->val_path, "none") == 0))
+        d->path[1] = NULL;
+    for (int part = 0; part < 2 && strcmp(t->reader, "tokens") != 0; part++)
+        if (d->path[part] && access(d->path[part], F_OK) != 0)
+            data_fail_missing(part, d->path[part], errno);
     memcpy(d->dims, dims, (size_t)m->n_dims * sizeof *dims);
     maps_open(d);
     if (strcmp(t->reader, "text") == 0)

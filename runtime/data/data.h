@@ -75,6 +75,7 @@ int64_t data_cut(double split, int64_t n);                  /* share of n that t
 const char *data_input_text(const DataMap *map, char text[160]);
 /* "; compile with gradcc -D V=65", or nothing where that is no help */
 const char *data_hint_size(const DataMap *map, int64_t n, char text[160]);
+__attribute__((noreturn)) void data_fail_missing(int part, const char *path, int error);
 bool data_in_range(const RtInput *input, int64_t v);
 
 /* ---- readers: fill streams or tables --------------------------------------------------------- */

@@ -91,8 +91,7 @@ static void stream_open(RtData *d, int part, const char *pattern)
     glob_t found = { 0 };
     const int status = glob(pattern, GLOB_ERR, NULL, &found);
     if (status != 0 || found.gl_pathc == 0)
-        rt_fail(RT_EXIT_FAIL, "%s: %s", pattern, status == GLOB_NOMATCH || status == 0
-                ? "no such file" : "cannot be listed");
+        data_fail_missing(part, pattern, status == GLOB_NOMATCH || status == 0 ? ENOENT : EIO);
     DataStream *stream = &d->stream[part];
     stream->segment = rt_alloc(found.gl_pathc * sizeof *stream->segment, "the list of token files");
     for (size_t i = 0; i < found.gl_pathc; i++) {

@@ -145,7 +145,7 @@ static void wrong_texts(void **unused)
         { { .text = "ababab", .vocab = "{" }, "no list" },
         { { .text = "abab\nabab", .val = "v.txt" }, "v.txt:2:3: character U+0071 ('q')" },
         { { .text = "abababab", .val = "v.txt" }, "v.txt:1:3: character U+000A is not" },
-        { { .text = "abababab", .val = "none.txt" }, "none.txt: cannot be opened" },
+        { { .text = "abababab", .val = "none.txt" }, "none.txt: no such file; --val-data FILE names" },
         { { .text = "abcdefghijk", .vocab_kind = "bytes", .V = 100 },
           "token 3 is 100, outside of tokens: int in "
           "0..100 (a.model:7)" },
