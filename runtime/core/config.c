@@ -217,8 +217,8 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
     const bool differs = strcmp(was, is) != 0;
     if (strcmp(row->name, "threads") == 0) {    /* the machine's, unless given                    */
         if (differs && a->to)
-            fprintf(a->to, "changed  threads %s -> %s: results agree to rounding, not bit for bit\n",
-                    was, is);
+            fprintf(a->to, "changed  threads %s -> %s: results agree to rounding, not bit for "
+                    "bit\n", was, is);
     } else {
         if (differs)
             tell(a, row->name, was, is, given);

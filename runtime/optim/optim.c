@@ -93,7 +93,14 @@ static double squares_f32(const float *g, ptrdiff_t n)
 static double squares_f64(const double *g, ptrdiff_t n, double scale)
 {
     double lane[LANES] = { 0 };
-    for (ptrdiff_t i = 0; i < n; i++) {
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        #pragma omp simd
+        for (int k = 0; k < LANES; k++) {
+            const double a = g[i + k] * scale + g[i + k] * 0;
+            lane[k] = fma(a, a, lane[k]);
+        }
+    for (; i < n; i++) {
         const double a = g[i] * scale + g[i] * 0;
         lane[i % LANES] = fma(a, a, lane[i % LANES]);
     }
