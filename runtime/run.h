@@ -269,7 +269,7 @@ void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, doub
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
 void  rt_log_close(RtLog *log);
 
-/* ---- core/threads.c --------------------------------------------------------------------------- */
+/* ---- core/threads.c -------------------------------------------------------------------------- */
 
 void rt_threads_tame(char **argv);              /* may start the program anew; first in main     */
 void rt_threads_set(RtOptions *o);              /* --threads, or what the machine offers         */
