@@ -48,17 +48,21 @@ static void range_fail(const RtData *d, const DataSegment *s, const DataMap *map
             data_hint_size(map, d->has_vocab ? 0 : id + 1, hint));
 }
 
-static void check_segment(const RtData *d, const DataSegment *s, const DataMap *map)
+/* One look at all tokens; only if one is too large, or small ones are out of range, a second. */
+static void check_segment(const RtData *d, const DataSegment *s)
 {
-    const RtInput *input = map->input;
-    if (map->type != RT_I32 || s->n == 0)
-        return;
-    if (input->ranged && (input->lo > 0 || segment_max(s) >= input->hi))
-        for (int64_t i = 0; i < s->n; i++)
-            if (!data_in_range(input, segment_get(s, i)))
+    const int64_t most = segment_max(s);
+    for (int j = 0; j < d->n_maps; j++) {
+        const DataMap *map = &d->map[j];
+        if (map->type != RT_I32)
+            continue;
+        const bool wrong = map->input->ranged && (map->input->lo > 0 || most >= map->input->hi);
+        for (int64_t i = 0; i < s->n && wrong; i++)
+            if (!data_in_range(map->input, segment_get(s, i)))
                 range_fail(d, s, map, i);
-    if (s->width == 4 && segment_max(s) > INT32_MAX)
-        rt_fail(RT_EXIT_FAIL, "%s: a token is larger than %d", s->file, INT32_MAX);
+        if (most > INT32_MAX)
+            rt_fail(RT_EXIT_FAIL, "%s: a token is larger than %d", s->file, INT32_MAX);
+    }
 }
 
 /* ---- how many -------------------------------------------------------------------------------- */
@@ -99,8 +103,7 @@ void data_plan_windows(RtData *d)
         DataStream *stream = &d->stream[part];
         for (int i = 0; i < stream->n; i++) {
             DataSegment *s = &stream->segment[i];
-            for (int j = 0; j < d->n_maps; j++)
-                check_segment(d, s, &d->map[j]);
+            check_segment(d, s);
             if (s->n >= d->span)
                 d->samples[part] += part == RT_SPLIT_TRAIN ? s->n - d->span + 1
                                                            : (s->n - d->span) / d->length + 1;
