@@ -115,7 +115,8 @@ int  rt_checkpoint_save(const char *dir, const RtModel *m, const void *p,
 const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
                                int n_state, RtCheckpoint *c);
 bool rt_checkpoint_exists(const char *dir);
-void rt_checkpoint_clean(const char *dir);      /* left-over temporary folders, with a message   */
+/* Removes left-over temporary folders, with a message; not the one that was loaded (or NULL). */
+void rt_checkpoint_clean(const char *dir, const char *loaded);
 
 /* ---- core/params.c: the flat buffer by name ------------------------------------------------- */
 

@@ -75,6 +75,7 @@ typedef struct {
     CkList              params, state;
     CkText              metadata, manifest;
     const char         *at;                     /* what failed, for the message                  */
+    bool                named;                  /* the checkpoint has its name                   */
 } Save;
 
 /* The files of the temporary directory; 0, or -1 with errno and s->at. */
@@ -120,6 +121,7 @@ static int save_publish(Save *s, const char *tmp, const char *final)
         errno = error;
         return -1;
     }
+    s->named = true;
     if (sync_directory(s->dir))
         return -1;
     (void)ck_remove_directory(old.text);
@@ -131,8 +133,10 @@ static void save_retain(const char *dir, int64_t step, int64_t keep)
 {
     const CkFoundList list = ck_found_list(dir);
     int64_t kept = 0;
+    if (list.n < 0)
+        rt_warn("%s: old checkpoints are not removed: %s", dir, strerror(errno));
     for (int i = 0; i < list.n && keep > 0; i++) {
-        if (list.at[i].step > step || list.at[i].replaced || kept++ < keep)
+        if (list.at[i].step > step || (!list.at[i].replaced && kept++ < keep))
             continue;
         const CkPath path = ck_path("%s/%s", dir, list.at[i].name);
         const CkPath gone = ck_path("%s.deleting", path.text);
@@ -165,7 +169,10 @@ static int save_run(Save *s)
     int failed = rt_io.mkdir(tmp.text, 0777);
     if (!failed)
         failed = save_files(s, tmp.text) || save_publish(s, tmp.text, final.text) ? -1 : 0;
-    if (failed) {
+    if (failed && s->named) {
+        rt_warn("%s: the checkpoint was saved, but a power cut may lose it: %s: %s; training goes on",
+                final.text, s->dir, strerror(errno));
+    } else if (failed) {
         const int error = errno;
         (void)ck_remove_directory(tmp.text);
         rt_warn("%s: no checkpoint was saved: %s: %s; training goes on, the last checkpoint is "

@@ -44,8 +44,9 @@ typedef struct { char text[CK_PATH]; } CkPath;
 __attribute__((format(printf, 1, 2))) CkPath ck_path(const char *fmt, ...);
 
 typedef struct { int64_t step; bool replaced; char name[64]; } CkFound;
-typedef struct { CkFound *at; int n; } CkFoundList;         /* n < 0: cannot be read            */
+typedef struct { CkFound *at; int n; } CkFoundList;         /* n < 0: not read, errno says why  */
 CkFoundList ck_found_list(const char *dir);     /* complete checkpoints, newest first            */
+bool ck_missing(int error);                     /* nothing is there: no failure              */
 int  ck_remove_directory(const char *path);     /* with its files; 0, or -1 with errno           */
 
 /* The tensors of the model: with p the parameters, without it their state. false: no memory. */

@@ -5,7 +5,7 @@
  *
  *   step-N            a complete checkpoint (it has a manifest)
  *   step-N.tmp-PID    being written              removed at the next start
- *   step-N.replaced   the one before a new step-N; counts as step-N while that is missing
+ *   step-N.replaced   the one before a new step-N; counts while that is missing or damaged
  *   step-N.deleting   being removed              removed at the next start
  */
 #include <dirent.h>
@@ -48,32 +48,58 @@ static int newest_first(const void *a, const void *b)
     return x->step != y->step ? (x->step > y->step ? -1 : 1) : (int)x->replaced - (int)y->replaced;
 }
 
-/* Complete checkpoints, newest first; .at NULL with n < 0: the directory cannot be read. */
+bool ck_missing(int error)
+{
+    return error == ENOENT || error == ENOTDIR;
+}
+
+/* false: out of memory. */
+static bool found_add(CkFoundList *list, int *cap, const CkFound *found)
+{
+    if (list->n == *cap) {
+        *cap = *cap ? 2 * *cap : 16;
+        CkFound *more = rt_mem.alloc((size_t)*cap * sizeof *more);
+        if (!more)
+            return false;
+        if (list->n)
+            memcpy(more, list->at, (size_t)list->n * sizeof *more);
+        rt_free(list->at);
+        list->at = more;
+    }
+    list->at[list->n++] = *found;
+    return true;
+}
+
+/* Complete checkpoints, newest first; all of them, or none and n < 0 with errno. A directory that
+   cannot be looked into counts, so that nobody takes the run for a new one. */
 CkFoundList ck_found_list(const char *dir)
 {
     CkFoundList list = { 0 };
     DIR *d = opendir(dir);
     if (!d)
         return (CkFoundList){ .n = -1 };
-    int cap = 0;
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+    int cap = 0, error = 0;
+    while (!error) {
+        errno = 0;
+        const struct dirent *e = readdir(d);
         CkFound found;
-        if (!found_parse(e->d_name, &found)
-            || access(ck_path("%s/%s/%s", dir, e->d_name, CK_MANIFEST_FILE).text, F_OK) != 0)
-            continue;
-        if (list.n == cap) {
-            cap = cap ? 2 * cap : 16;
-            CkFound *more = rt_mem.alloc((size_t)cap * sizeof *more);
-            if (!more)
-                break;
-            if (list.n)
-                memcpy(more, list.at, (size_t)list.n * sizeof *more);
-            rt_free(list.at);
-            list.at = more;
+        if (!e) {
+            error = errno;
+            break;
         }
-        list.at[list.n++] = found;
+        if (!found_parse(e->d_name, &found)
+            || (access(ck_path("%s/%s/%s", dir, e->d_name, CK_MANIFEST_FILE).text, F_OK) != 0
+                && ck_missing(errno)))
+            continue;
+        if (!found_add(&list, &cap, &found))
+            error = ENOMEM;
     }
     closedir(d);
+    if (error) {
+        rt_free(list.at);
+        errno = error;
+        return (CkFoundList){ .n = -1 };
+    }
     if (list.n > 1)
         qsort(list.at, (size_t)list.n, sizeof *list.at, newest_first);
     return list;
@@ -82,6 +108,8 @@ CkFoundList ck_found_list(const char *dir)
 bool rt_checkpoint_exists(const char *dir)
 {
     const CkFoundList list = ck_found_list(dir);
+    if (list.n < 0 && !ck_missing(errno))
+        rt_fail(RT_EXIT_FAIL, "%s: its checkpoints cannot be listed: %s", dir, strerror(errno));
     rt_free(list.at);
     return list.n > 0;
 }
@@ -100,8 +128,10 @@ int ck_remove_directory(const char *path)
     return failed || rmdir(path) ? -1 : 0;
 }
 
-void rt_checkpoint_clean(const char *dir)
+void rt_checkpoint_clean(const char *dir, const char *loaded)
 {
+    const char *slash = loaded ? strrchr(loaded, '/') : NULL;
+    const char *own = slash ? slash + 1 : loaded;
     DIR *d = opendir(dir);
     if (!d)
         return;
@@ -111,8 +141,10 @@ void rt_checkpoint_clean(const char *dir)
         const CkPath whole = ck_path("%s/%.*s/%s", dir, dot ? (int)(dot - e->d_name) : 0, e->d_name,
                                    CK_MANIFEST_FILE);
         const bool replaced = dot && strcmp(dot, ".replaced") == 0;
-        if (!dot || !(strncmp(dot, ".tmp-", 5) == 0 || strcmp(dot, ".deleting") == 0 || replaced)
-            || (replaced && access(whole.text, F_OK) != 0))
+        const bool deleting = dot && strstr(dot, ".deleting");
+        if (!dot || !(strncmp(dot, ".tmp-", 5) == 0 || deleting || replaced)
+            || (replaced && access(whole.text, F_OK) != 0)
+            || (own && strcmp(e->d_name, own) == 0))
             continue;
         if (ck_remove_directory(path.text) == 0)
             fprintf(stderr, "note: removed %s, left over from an interrupted run\n", path.text);

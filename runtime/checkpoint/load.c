@@ -3,6 +3,7 @@
  * In: files and the model's list. Out: filled buffers, or why not: a damaged file (the caller falls
  * back to an older checkpoint) or a checkpoint of another model (an error with all differences).
  */
+#include <errno.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -204,6 +205,8 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
         return rt_printf("%s", path);
     }
     const CkFoundList list = ck_found_list(path);
+    if (list.n < 0 && !ck_missing(errno))
+        rt_fail(RT_EXIT_FAIL, "%s: its checkpoints cannot be listed: %s", path, strerror(errno));
     for (int i = 0; i < list.n; i++) {
         const CkPath dir = ck_path("%s/%s", path, list.at[i].name);
         if (load_directory(dir.text, m, p, state, n_state, c, &problem)) {

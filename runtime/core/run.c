@@ -187,8 +187,10 @@ void rt_reduce_gradients(RtRun *run, RtStep *s)             /* one rank has the 
 void rt_end_step(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
-    if (!s->finite)
-        return;                                 /* the caller decides: stop, or skip             */
+    if (!s->finite) {                           /* the caller decides: stop, or go on            */
+        state->skipped++;
+        return;
+    }
     state->step++;
     state->applied++;
     state->samples += state->opt->train.batch;

@@ -17,7 +17,7 @@ typedef struct {
     RtOptions     *o;
     const char    *dir;                         /* run directory, NULL = nothing is written       */
     const char    *from;                        /* what --resume resolved to, NULL = a fresh run  */
-    const char    *vocab;                       /* of the checkpoint                              */
+    const char    *vocab, *config;              /* of the checkpoint                              */
     RtData        *data;
     RtRun         *run;
     RtLog          log;
@@ -78,6 +78,13 @@ static void check_newest(const Train *t, const RtCheckpoint *from)
                 (long long)from->step, t->from);
 }
 
+static void print_resume(const char *dir, const RtCheckpoint *c)
+{
+    printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
+           (long long)c->step, (long long)c->applied, (long long)c->samples);
+}
+
+/* The settings come from the newest manifest; whether its tensors are whole turns out at loading. */
 static void adopt_checkpoint(Train *t)
 {
     if (!t->from)
@@ -87,10 +94,11 @@ static void adopt_checkpoint(Train *t)
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
     check_newest(t, &c);
-    printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
-           (long long)c.step, (long long)c.applied, (long long)c.samples);
+    if (t->o->dry_run)                          /* nothing is loaded                              */
+        print_resume(dir, &c);
     rt_config_adopt(t->m, t->o, c.config, stdout);
     t->vocab = c.vocab;
+    t->config = c.config;
 }
 
 /* ---- what a person reads before step 0 ------------------------------------------------------ */
@@ -279,15 +287,15 @@ static const char *shell_word(const char *text)
 static void print_go_on(const Train *t, bool more_steps)
 {
     const RtOptions *o = t->o;
-    char out[RT_NAME_TEXT] = "", steps[64] = "";
-    char *own = rt_printf("%s.run", t->m->name);
-    if (strcmp(own, t->dir) != 0)
-        snprintf(out, sizeof out, " --out %s", shell_word(t->dir));
+    char steps[64] = "", *own = rt_printf("%s.run", t->m->name);
+    char *out = strcmp(own, t->dir) == 0 ? rt_printf("%s", "")
+                                         : rt_printf(" --out %s", shell_word(t->dir));
     if (more_steps)
         snprintf(steps, sizeof steps, " --steps %lld", (long long)o->train.steps * 2);
     printf("go on    %s --resume auto%s%s\n", shell_word(o->program), out, steps);
     if (more_steps && rt_generate_possible(t->m) == NULL)
         printf("generate %s generate%s\n", shell_word(o->program), out);
+    rt_free(out);
     rt_free(own);
 }
 
@@ -310,6 +318,7 @@ static void bad_gradients(const RtRun *run, char *text, size_t cap)
             if (found++ < 3 && at + RT_NAME_TEXT < cap)
                 at += (size_t)snprintf(text + at, cap - at, "%s%s (%s)", found > 1 ? ", " : "",
                                        rt_param_name(&m->params[i], k, name), m->params[i].where);
+            at = at < cap ? at : cap - 1;       /* cut                                            */
         }
     if (found > 3)
         snprintf(text + at, cap - at, " and %d more", found - 3);
@@ -403,6 +412,12 @@ static void prepare(Train *t)
     if (t->from) {
         RtCheckpoint c = { .best_val = NAN };
         loaded = rt_run_load(t->run, t->from, true, &c);
+        if (!loaded)
+            rt_fail(RT_EXIT_FAIL, "--resume %s: the checkpoint is gone", t->from);
+        print_resume(loaded, &c);
+        if (t->config && c.config && strcmp(t->config, c.config) != 0)
+            rt_warn("the settings used are those of the newer checkpoint, which is damaged; %s "
+                    "was saved with others", loaded);
         if (c.data_hash != rt_data_hash(t->data))
             rt_warn("the data are not those of the checkpoint; training goes on with the new ones");
     } else {
@@ -411,7 +426,7 @@ static void prepare(Train *t)
     }
     if (t->dir) {
         make_directories(t->dir);
-        rt_checkpoint_clean(t->dir);
+        rt_checkpoint_clean(t->dir, loaded);
         write_config(t);
     }
     t->start = t->run->state->step;

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "cm.h"
@@ -208,6 +209,43 @@ static void damage_is_noticed(void **unused)
     expect_end(load_child, &try, RT_EXIT_FAIL, "none of its 2 checkpoints can be used");
 }
 
+/* The one before a step that turned out to be damaged stays until there is a newer one. */
+static void the_replaced_one_is_kept(void **unused)
+{
+    RT_UNUSED(unused);
+    const char *old = "run/step-00000010.replaced";
+    empty("run");
+    empty("other");
+    assert_int_equal(save_at("run", 10, 1) | save_at("other", 10, 1), 0);
+    assert_int_equal(rename("other/step-00000010", old), 0);
+    damage("run/step-00000010/model.safetensors", 101);
+    rt_checkpoint_clean("run", old);
+    assert_int_equal(entries("run"), 2);
+    assert_int_equal(load_from("run"), 10);
+    assert_int_equal(save_at("run", 20, 1), 0);
+    assert_int_equal(entries("run"), 1);
+    assert_int_equal(load_from("run"), 20);
+}
+
+static void unreadable(void *unused)
+{
+    RT_UNUSED(unused);
+    const struct rlimit none = { 3, 3 };        /* no file descriptor is left                     */
+    if (setrlimit(RLIMIT_NOFILE, &none) != 0)
+        exit(7);
+    exit(rt_checkpoint_exists("run") ? 6 : 5);
+}
+
+static void a_directory_that_cannot_be_read(void **unused)
+{
+    RT_UNUSED(unused);
+    empty("run");
+    assert_int_equal(save_at("run", 10, 1), 0);
+    const Ended ended = run_child(unreadable, NULL);
+    assert_int_equal(ended.exit_code, RT_EXIT_FAIL);
+    assert_non_null(strstr(ended.text, "run: its checkpoints cannot be listed"));
+}
+
 static void a_damaged_manifest(void **unused)
 {
     RT_UNUSED(unused);
@@ -304,9 +342,10 @@ static void check_after(const char *fault, const Ended *ended)
     if (!(got == 20 || (got == 10 && (ended->exit_code == 3 || ended->signal == SIGKILL))))
         fail_msg("%s: exit %d signal %d, then loaded %lld: %s", fault, ended->exit_code,
                  ended->signal, (long long)got, ended->text);
-    if (ended->exit_code == 3 && !strstr(ended->text, "no checkpoint was saved"))
+    if (ended->exit_code == 3 && !strstr(ended->text, got == 20 ? "the checkpoint was saved, but"
+                                                                : "no checkpoint was saved"))
         fail_msg("%s: no message: %s", fault, ended->text);
-    rt_checkpoint_clean("run");
+    rt_checkpoint_clean("run", NULL);
     assert_int_equal(load_from("run"), got);
     assert_int_equal(save_at("run", 30, 1), 0);
     assert_int_equal(load_from("run"), 30);
@@ -355,7 +394,7 @@ static void killed_between_any_two_operations(void **unused)
         snprintf(fault, sizeof fault, "io:kill:%d", n);
         code = try_fault(fault, 20);
         assert_int_equal(load_from("run"), 20);
-        rt_checkpoint_clean("run");
+        rt_checkpoint_clean("run", NULL);
         assert_int_equal(load_from("run"), 20);
         assert_int_equal(entries("run"), 1);
     }
@@ -408,6 +447,8 @@ int main(void)
         cmocka_unit_test(parameters_alone),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(the_replaced_one_is_kept),
+        cmocka_unit_test(a_directory_that_cannot_be_read),
         cmocka_unit_test(a_damaged_manifest),
         cmocka_unit_test(all_differences_at_once),
         cmocka_unit_test(every_operation_fails_once),
