@@ -133,39 +133,27 @@ CPU_INLINE void v_store_part_f64(double *at, Vd v, int n)
 #else
 CPU_INLINE Vf v_load_part_f32(const float *at, int n)
 {
-    if (n == LANES_F)
-        return v_load_f32(at);
-    Vf v = { 0 };
-    for (int i = 0; i < n; i++)
-        v[i] = at[i];
-    return v;
+    float whole[LANES_F] = { 0 };
+    memcpy(whole, at, (size_t)n * sizeof *at);
+    return v_load_f32(whole);
 }
 CPU_INLINE Vd v_load_part_f64(const double *at, int n)
 {
-    if (n == LANES_D)
-        return v_load_f64(at);
-    Vd v = { 0 };
-    for (int i = 0; i < n; i++)
-        v[i] = at[i];
-    return v;
+    double whole[LANES_D] = { 0 };
+    memcpy(whole, at, (size_t)n * sizeof *at);
+    return v_load_f64(whole);
 }
 CPU_INLINE void v_store_part_f32(float *at, Vf v, int n)
 {
-    if (n == LANES_F) {
-        v_store_f32(at, v);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        at[i] = v[i];
+    float whole[LANES_F];
+    v_store_f32(whole, v);
+    memcpy(at, whole, (size_t)n * sizeof *at);
 }
 CPU_INLINE void v_store_part_f64(double *at, Vd v, int n)
 {
-    if (n == LANES_D) {
-        v_store_f64(at, v);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        at[i] = v[i];
+    double whole[LANES_D];
+    v_store_f64(whole, v);
+    memcpy(at, whole, (size_t)n * sizeof *at);
 }
 #endif
 

@@ -27,17 +27,23 @@ CPU_INLINE N(Row) N(row_load)(int vecs, const REAL *at)
     return row;
 }
 
-/* last: live lanes of the last vector; LANES is a case of its own, without masks */
+/* LANES is a constant at most calls: the case without masks */
+CPU_INLINE void N(vector_store)(REAL *c, V v, int live, bool add)
+{
+    if (live == LANES)
+        N(v_store)(c, add ? N(v_load)(c) + v : v);
+    else
+        N(v_store_part)(c, add ? N(v_load_part)(c, live) + v : v, live);
+}
+
+/* last: live lanes of the last vector */
 CPU_INLINE void N(row_store)(REAL *c, N(Row) sum, int vecs, int last, bool add)
 {
-    const V all[3] = { sum.v0, sum.v1, sum.v2 };
-    for (int j = 0; j < vecs; j++) {
-        REAL *at = c + j * LANES;
-        if (j < vecs - 1 || last == LANES)
-            N(v_store)(at, add ? N(v_load)(at) + all[j] : all[j]);
-        else
-            N(v_store_part)(at, add ? N(v_load_part)(at, last) + all[j] : all[j], last);
-    }
+    N(vector_store)(c, sum.v0, vecs > 1 ? LANES : last, add);
+    if (vecs > 1)
+        N(vector_store)(c + LANES, sum.v1, vecs > 2 ? LANES : last, add);
+    if (vecs > 2)
+        N(vector_store)(c + 2 * LANES, sum.v2, last, add);
 }
 
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
@@ -50,9 +56,11 @@ CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
 {
     N(Row) start = { { 0 }, { 0 }, { 0 } };
     if (t->bias) {
-        V *const to[3] = { &start.v0, &start.v1, &start.v2 };
-        for (int j = 0; j < vecs; j++)
-            *to[j] = N(v_load_part)(t->bias + j * LANES, j == vecs - 1 ? last : LANES);
+        start.v0 = N(v_load_part)(t->bias, vecs > 1 ? LANES : last);
+        if (vecs > 1)
+            start.v1 = N(v_load_part)(t->bias + LANES, vecs > 2 ? LANES : last);
+        if (vecs > 2)
+            start.v2 = N(v_load_part)(t->bias + 2 * LANES, last);
     }
     EACH_ROW(ROW_START)
     const REAL *a = t->a, *b = t->b;
