@@ -85,7 +85,7 @@ struct Unit {
     bool     dead, done, backward;
     int      key;                               /* order in the model: its last node            */
     VEC(Root *) roots;                          /* MAP, by node id                              */
-    Node    *node;                              /* CALL, LOOP; MAP, once described: what it is for */
+    Node    *node;                              /* CALL, LOOP; MAP, described: what it is for */
     int      token;
     int      part;                              /* of a sum of products: which one is being done */
     Set      makes, reads, overwrites;          /* tokens                                       */

@@ -61,6 +61,8 @@ static bool plan_sum(Scope *s, Node *n, int k, Carry *c, Info *result)
     int *uses = graph_uses(l->body);
     if (uses[arg->id] != 1 || !is_zero(s, n->in[k]))
         return false;
+    if (!dim_le(f->ds, f->one, l->trip))        /* without an iteration nothing would write it */
+        return false;
     if (!find_terms(f, loop_result(l->body, k), arg, uses, c) || !terms_fit(c, arg)) {
         c->terms.len = 0;
         return false;

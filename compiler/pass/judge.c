@@ -1,11 +1,12 @@
-/* judge.c -- proves a memory plan right, knowing nothing of how it was made.
+/* judge.c -- proves a memory plan right, whatever way it was made.
  *
- * Two proofs. (1) By running: the steps are walked in execution order (loop bodies twice) at the
- * training dims; each arena buffer remembers whether its bytes still hold its value; a write to one
- * buffer spoils every other one whose bytes it overlaps; a step may read only unspoiled buffers that
- * were written before. (2) For all dims: of two buffers that both hold a value at some moment of
- * that walk, one lies above the other by the `below` relation, so their formulas keep them apart
- * whatever the dims are.
+ * Two proofs. (1) By running: the steps are walked in execution order at the training dims, loop
+ * bodies twice, then once more without the loops that may have no iteration. Each arena buffer
+ * remembers whether its bytes still hold its value; a write to one buffer spoils every other one
+ * whose bytes it overlaps; a step may read only unspoiled buffers that were written before. (2) For
+ * all dims: of two buffers that both hold a value at some moment of that walk, and live at the same
+ * time by order.c, one lies above the other by the `below` relation, so their formulas keep them
+ * apart whatever the dims are.
  */
 #include "op/op.h"
 #include "pass/kernel.h"
@@ -16,6 +17,9 @@ typedef struct {
     int         n;
     bool       *holds;                          /* per buffer: written and not spoiled */
     bool       *above;                          /* [x][y]: x lies above y for all dims */
+    Dims       *dims;
+    const Dim  *one;
+    bool        skip_loops;                     /* loops that may have no iteration have none */
     const char *wrong;
 } Judge;
 
@@ -59,8 +63,7 @@ static void judge_step(Judge *j, const Step *s)
     const Kernel *k = s->kernel;
     for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
         const Buffer *b = s->operands[a].buffer;
-        const bool    reads = (k->args.at[a].read && !k->args.at[a].written) ||
-                              !k->args.at[a].written || effect_adds(k, a);
+        const bool    reads = k->args.at[a].read || !k->args.at[a].written || effect_adds(k, a);
         if (b->kind == BUF_ARENA && reads && !j->holds[b->id])
             j->wrong = arena_printf(j->cx->arena, "step %d (%s) reads %s, which is not written yet "
                                     "or was overwritten", s->number, k->name, b->name);
@@ -86,16 +89,33 @@ static void judge_step(Judge *j, const Step *s)
     }
 }
 
+/* Without iterations, what has a slot for each is empty, and whoever reads it reads nothing. */
+static void hold_slots(Judge *j, const Steps *steps, int depth)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL)
+            hold_slots(j, &s->body, depth);
+        for (int a = 0; s->kernel != NULL && a < s->kernel->args.len; a++)
+            if (s->operands[a].loop_stride[depth] != NULL)
+                j->holds[s->operands[a].buffer->id] = true;
+    }
+}
+
 static void judge_steps(Judge *j, const Steps *steps)
 {
     for (int i = 0; i < steps->len && j->wrong == NULL; i++) {
         const Step *s = steps->at[i];
         if (s->kernel != NULL) {
             judge_step(j, s);
-        } else {
-            judge_steps(j, &s->body);
-            judge_steps(j, &s->body);
+            continue;
         }
+        if (j->skip_loops && !dim_le(j->dims, j->one, s->loop->trip)) {
+            hold_slots(j, &s->body, s->depth);
+            continue;
+        }
+        judge_steps(j, &s->body);
+        judge_steps(j, &s->body);
     }
 }
 
@@ -103,7 +123,8 @@ const char *plan_judge(KernelProgram *kp, Routine *r)
 {
     Context  *cx = kp->program->cx;
     const int n = r->buffers.len;
-    Judge     j = { .cx = cx, .r = r, .n = n };
+    Judge     j = { .cx = cx, .r = r, .n = n, .dims = kp->program->dims };
+    j.one = dim_const(j.dims, 1);
     j.holds = NEW_ARRAY(cx->scratch, bool, n + 1);
     j.above = NEW_ARRAY(cx->scratch, bool, (size_t)n * (size_t)n + 1);
     for (int i = 0; i < n; i++) {
@@ -117,6 +138,10 @@ const char *plan_judge(KernelProgram *kp, Routine *r)
                                 place_of(b)->name);
         close_above(&j, b, b);
     }
+    judge_steps(&j, &r->steps);
+    j.skip_loops = true;
+    for (int i = 0; i < n; i++)
+        j.holds[i] = false;
     judge_steps(&j, &r->steps);
     return j.wrong;
 }

@@ -30,20 +30,20 @@ struct Buffer {
     int         index;
     const char *name;                           /* unique in its routine: "x", "d_x", "h_qkv"    */
     DType       dtype;
-    const Type *type;                           /* dense row-major; stacks have the trip count in front */
+    const Type *type;                           /* dense row-major; stacks: trip count in front */
     const Node *node;                           /* whose value it holds                         */
     /* order.c; positions count steps of the routine in execution order, a loop's body once     */
-    int         first, last;                    /* live from the start of step first to the end of step last */
+    int         first, last;                    /* live from start of first to end of last        */
     /* plan.c, ARENA only */
-    Buffer     *over;                           /* shares the place of this buffer (in place), or NULL */
-    VEC(Buffer *) below;                        /* offset = max over these of (offset + bytes); 0 if none */
+    Buffer     *over;                           /* shares the place of this buffer, or NULL */
+    VEC(Buffer *) below;                        /* offset = max of their ends; 0 if none        */
     int64_t     offset, bytes;                  /* at the training dims                         */
     int         line;                           /* in the memory map                            */
 };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
-/* Element of an argument at kernel indices i: offset + sum stride[a] * i[a] (+ index * index_stride).
+/* Element of an argument at kernel indices i: offset + sum stride[a] * i[a] + index * index_stride.
    With a guard (a bool value) a load reads only where it is true and is 0 elsewhere.
    An element that the kernel stores in one phase may be loaded in a later one, by the same access:
    such a load has an argument that is written, and reads what was stored. */
@@ -66,7 +66,8 @@ typedef enum {
     VAL_POINT,          /* pointwise op over in[]                                               */
     VAL_CAST,           /* in[0] as dtype                                                       */
     VAL_DRAW,           /* op UNIFORM or NORMAL: stream, iterations in[], sample and element     */
-    VAL_REDUCE,         /* op SUM AMAX AMIN ARGMAX ARGMIN of in[0] over the row axis: a LEVEL_ROW value of the next phase */
+    VAL_REDUCE,         /* op SUM AMAX AMIN ARGMAX ARGMIN of in[0] over the row axis: a LEVEL_ROW
+                           value of the next phase                                              */
 } ValKind;
 
 typedef enum {
@@ -80,15 +81,15 @@ typedef struct {
     Op          op;
     DType       dtype;
     Level       level;
-    int         phase;                          /* first phase in which it can be computed: 0.. ; an ELEM value
-                                                   used in several phases is computed again in each */
+    int         phase;                          /* first in which it can be computed: 0.. ; an ELEM
+                                                   value is computed again in each later phase  */
     int         in[4], n_in;                    /* value numbers; smaller than its own          */
     double      number;
     const Dim  *dim;
     int         axis, slot;
     Access      access;
     const char *stream;
-    Access      sample;                         /* DRAW: arg -1; offset/stride give the local sample index ... */
+    Access      sample;                         /* DRAW: arg -1; gives the local sample index ... */
     Access      element;                        /* ... and the element within the sample        */
     const char *name;                           /* hint, or NULL                                */
     const Node *node;                           /* what it computes                             */
@@ -116,14 +117,16 @@ typedef struct {
     AddKind    add;
 } Effect;
 
-typedef enum { KERNEL_MAP, KERNEL_MATMUL, KERNEL_ATTENTION, KERNEL_ATTENTION_GRAD, KERNEL_SCATTER } KernelKind;
+typedef enum {
+    KERNEL_MAP, KERNEL_MATMUL, KERNEL_ATTENTION, KERNEL_ATTENTION_GRAD, KERNEL_SCATTER
+} KernelKind;
 
 typedef struct {
     const char *name;                           /* "x"                                          */
     DType       dtype;
     bool        written;
     bool        read;                           /* what it held before the kernel is read        */
-    bool        exclusive;                      /* restrict holds: no other argument overlaps it (plan may clear) */
+    bool        exclusive;                      /* restrict holds; plan may clear it             */
 } KernelArg;
 
 /* KERNEL_MATMUL: args c, a, b (, bias): see RtMatmul in the runtime for the meaning. lda, ldb and
@@ -145,8 +148,8 @@ typedef struct {
     HeadSteps  q, k, v, y, d_q, d_k, d_v, d_y;
 } Attention;
 
-/* KERNEL_SCATTER: args out [n_rows, width], ids, rows [.., width]: out[ids[i], :] += rows[i, :] in the order of i;
-   where it does not add, out is zero first */
+/* KERNEL_SCATTER: args out [n_rows, width], ids, rows [.., width]: out[ids[i], :] += rows[i, :] in
+   the order of i; where it does not add, out is zero first */
 typedef struct { const Dim *n_ids, *n_rows, *width, *row_step; AddKind add; } Scatter;
 
 typedef struct {
@@ -155,8 +158,8 @@ typedef struct {
     KernelKind  kind;
     int         n_axes;                         /* MAP: outer axes, then the row axis           */
     const Dim  *axis[AXES_MAX];
-    const char *axis_name[AXES_MAX];            /* "b", "t", "c": loops are ib, it, ic; NULL = flat: i */
-    bool        has_row;                        /* the last axis is the row; else all are outer (a scalar kernel has none) */
+    const char *axis_name[AXES_MAX];            /* "b", "t", "c": loops are ib, it, ic; NULL: i */
+    bool        has_row;                        /* the last axis is the row; else all are outer */
     int         n_phases;
     VEC(Value)  values;
     VEC(Effect) effects;
@@ -175,7 +178,8 @@ typedef struct {
 typedef struct {
     Buffer    *buffer;
     const Dim *offset;                          /* elements from its start                      */
-    const Dim *loop_stride[DEPTH_MAX];          /* elements per iteration of enclosing loop d (0 = outermost); NULL = 0 */
+    const Dim *loop_stride[DEPTH_MAX];          /* elements per iteration of enclosing loop d, 0 the
+                                                   outermost; NULL = 0                          */
 } Operand;
 
 typedef struct Step Step;
@@ -186,7 +190,7 @@ struct Step {
     Loop       *loop;                           /* trip, reverse, names                         */
     Steps       body;
     int         depth;                          /* enclosing loops                              */
-    int         number;                         /* as printed; forward counts up, backward goes on */
+    int         number;                         /* as printed; backward goes on from forward    */
     int         position;                       /* order.c: in execution order                  */
     int         undoes;                         /* backward: number of the forward step, 0 = none */
     const Node *node;                           /* the main value it computes                   */

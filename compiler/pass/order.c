@@ -1,7 +1,8 @@
 /* order.c -- numbers the steps of a routine and finds how long each buffer lives.
  *
- * In: steps in a valid order (fuse.c). Out: step numbers and positions; `undoes` of backward steps;
- * first and last position of each buffer.
+ * In: steps in a valid order (fuse.c). Out: step numbers and positions; which steps are of the
+ * backward pass, which forward step each of them undoes (and shows the line of); first and last
+ * position of each buffer.
  *
  * Positions count steps in execution order, the body of a loop once. Inside a loop a buffer that is
  * written anew in each iteration before it is read lives only from that write to its last read; any
@@ -45,6 +46,28 @@ static void number_steps(Order *o, Steps *steps, int depth)
             o->position++;              /* the end of the loop is a moment of its own */
         } else {
             s->number = ++o->number;
+        }
+    }
+}
+
+static void mark_backward(Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        steps->at[i]->backward = true;
+        mark_backward(&steps->at[i]->body);
+    }
+}
+
+/* What stands behind the first backward step belongs to the backward pass, copies of forward values
+   included: the emitted functions keep the order in which the plan sees the steps. */
+static void split_passes(Steps *steps)
+{
+    bool backward = false;
+    for (int i = 0; i < steps->len; i++) {
+        backward = backward || steps->at[i]->backward;
+        if (backward) {
+            steps->at[i]->backward = true;
+            mark_backward(&steps->at[i]->body);
         }
     }
 }
@@ -117,7 +140,7 @@ static void widen(const Steps *steps, Buffer *b)
     }
 }
 
-/* ---- which forward step a backward step undoes ------------------------------------------------ */
+/* ---- which forward step a backward step undoes ----------------------------------------------- */
 
 /* How surely forward node f is what n means: n itself, or a twin of it that a pass made anew. */
 static int likeness(const Node *f, const Node *n)
@@ -135,7 +158,7 @@ static int likeness(const Node *f, const Node *n)
 
 enum { FUSED_DEPTH = 3 };               /* product, view, bias: what a call may stand for */
 
-/* How surely a step computes n: its main node, what a call took in with it, what a kernel computes. */
+/* How surely a step computes n: its main node, what a call took in, what a kernel computes. */
 static int step_likeness(const Step *s, const Node *n)
 {
     const Kernel *k = s->kernel;
@@ -170,7 +193,7 @@ static void find_forward(const Steps *steps, const Node *n, const Step **found, 
     }
 }
 
-/* A fused backward step undoes several forward steps: the one is told that most of its values undo. */
+/* A fused backward step undoes several forward steps: the one told is what most values undo. */
 static int step_undone(Order *o, const Step *s)
 {
     const Kernel *k = s->kernel;
@@ -198,7 +221,10 @@ static const Step *step_numbered(const Steps *steps, int number)
     const Step *found = NULL;
     for (int i = 0; i < steps->len && found == NULL; i++) {
         const Step *s = steps->at[i];
-        found = s->kernel == NULL ? step_numbered(&s->body, number) : s->number == number ? s : NULL;
+        if (s->kernel == NULL)
+            found = step_numbered(&s->body, number);
+        else if (s->number == number)
+            found = s;
     }
     return found;
 }
@@ -210,13 +236,14 @@ static void link_undoes(Order *o, Steps *steps)
         if (s->kernel == NULL)
             link_undoes(o, &s->body);
         else if (s->backward && (s->undoes = step_undone(o, s)) > 0)
-            s->span = step_numbered(&o->r->steps, s->undoes)->span;     /* its line, not the sum's */
+            s->span = step_numbered(&o->r->steps, s->undoes)->span;
     }
 }
 
 void pass_order(KernelProgram *kp, Routine *r)
 {
     Order o = { kp->program->cx, r, 0, 0 };
+    split_passes(&r->steps);
     number_steps(&o, &r->steps, 0);
     for (int i = 0; i < r->buffers.len; i++) {
         Buffer   *b = r->buffers.at[i];

@@ -5,8 +5,8 @@
  *
  * Placement is chosen at the training dims: buffers are taken in several orders (by size, by size
  * times life, by first use), each put into the lowest gap among those that live at the same time;
- * the smallest arena wins. Offsets must hold for all dims, so they are formulas: a buffer lies above
- * the end of every simultaneously living buffer that the chosen placement put below it,
+ * the smallest arena wins. Offsets must hold for all dims, so they are formulas: a buffer lies
+ * above the end of every simultaneously living buffer that the chosen placement put below it,
  *     offset(x) = max over y in below(x) of offset(y) + bytes(y),
  * and `below` keeps only those that no other member implies.
  */
@@ -34,7 +34,7 @@ typedef struct {
     int     *place_of;                  /* buffer id -> place, -1 = none */
 } Plan;
 
-/* ---- in place --------------------------------------------------------------------------------- */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 static bool same_dim(const Dim *a, const Dim *b)
 {
@@ -145,7 +145,7 @@ static Buffer *root_of(Buffer *b)
     return b;
 }
 
-/* ---- placement -------------------------------------------------------------------------------- */
+/* ---- placement ------------------------------------------------------------------------------- */
 
 static bool together(const Place *a, const Place *b)
 {
@@ -245,7 +245,7 @@ static void link_below(Plan *p)
 {
     const int n = p->n_places;
     Place   **order = NEW_ARRAY(p->cx->scratch, Place *, n + 1);
-    bool     *under = NEW_ARRAY(p->cx->scratch, bool, (size_t)n * (size_t)n + 1);  /* [x][y]: y under x */
+    bool     *under = NEW_ARRAY(p->cx->scratch, bool, (size_t)n * (size_t)n + 1);   /* y under x */
     for (int i = 0; i < n; i++)
         order[i] = &p->places[i];
     qsort(order, (size_t)n, sizeof *order, by_offset);
@@ -267,7 +267,7 @@ static void link_below(Plan *p)
     }
 }
 
-/* ---- the pass --------------------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
