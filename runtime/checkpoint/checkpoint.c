@@ -156,7 +156,8 @@ static bool save_has_room(const char *dir, uint64_t bytes)
         return true;
     char need[RT_BYTES_TEXT], left[RT_BYTES_TEXT];
     rt_warn("%s: no checkpoint was saved: it takes %s, the disk has %s free; training goes on, "
-            "the last checkpoint is intact", dir, rt_bytes((double)bytes, need), rt_bytes(room, left));
+            "the last checkpoint is intact", dir, rt_bytes((double)bytes, need),
+            rt_bytes(room, left));
     return false;
 }
 
@@ -170,8 +171,8 @@ static int save_run(Save *s)
     if (!failed)
         failed = save_files(s, tmp.text) || save_publish(s, tmp.text, final.text) ? -1 : 0;
     if (failed && s->named) {
-        rt_warn("%s: the checkpoint was saved, but a power cut may lose it: %s: %s; training goes on",
-                final.text, s->dir, strerror(errno));
+        rt_warn("%s: the checkpoint was saved, but a power cut may lose it: %s: %s; training goes "
+                "on", final.text, s->dir, strerror(errno));
     } else if (failed) {
         const int error = errno;
         (void)ck_remove_directory(tmp.text);

@@ -180,7 +180,8 @@ static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTe
     }
     if (good && state && l.manifest.source_crc != m->source_crc)
         rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program "
-                "was made from %s with %08x", dir, l.manifest.source, l.manifest.source_crc, m->source, m->source_crc);
+                "was made from %s with %08x", dir, l.manifest.source, l.manifest.source_crc,
+                m->source, m->source_crc);
     return good;
 }
 

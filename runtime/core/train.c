@@ -84,7 +84,7 @@ static void print_resume(const char *dir, const RtCheckpoint *c)
            (long long)c->step, (long long)c->applied, (long long)c->samples);
 }
 
-/* The settings come from the newest manifest; whether its tensors are whole turns out at loading. */
+/* The settings are those of the newest manifest; loading tells whether its tensors are whole. */
 static void adopt_checkpoint(Train *t)
 {
     if (!t->from)
@@ -330,6 +330,7 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *me
 {
     RtState *state = t->run->state;
     char bad[4 * RT_NAME_TEXT];
+    state->skipped--;                           /* saved as before the step                       */
     bad_gradients(t->run, bad, sizeof bad);
     char *dir = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
     if (dir)

@@ -334,7 +334,8 @@ static void read_first_row(Csv *c)
             if (c->names[i].len == c->names[j].len
                 && memcmp(c->names[i].at, c->names[j].at, c->names[i].len) == 0)
                 csv_fail(c, c->names[i].line, c->names[i].column,
-                         "column %d has the same name as column %d: %.*s", i, j, (int)c->names[i].len, c->names[i].at);
+                         "column %d has the same name as column %d: %.*s", i, j,
+                         (int)c->names[i].len, c->names[i].at);
     }
 }
 
