@@ -28,6 +28,7 @@ typedef struct {
     Ast           *tree;
     Checked       *checked;
     Program       *program;
+    const Target  *target;
     KernelProgram *kernels;
     Text          *out;
 } Run;
@@ -151,7 +152,7 @@ static void run_fuse(Run *r)
         r->kernels->count = pass_fuse(r->kernels, p->count_graph, "count", fuse);
     if (p->output_graph)
         r->kernels->output = pass_fuse(r->kernels, p->output_graph, "output", fuse);
-    emit_c_workspace(r->kernels);
+    r->target->workspace(r->kernels);
 }
 
 typedef struct { Routine *at[4]; int n; } Routines;
@@ -190,7 +191,7 @@ static void run_plan(Run *r)
 static void run_emit(Run *r)
 {
     const EmitOptions opt = { r->opt->command, GRADCC_VERSION, r->opt->trace };
-    emit_c(r->out, r->kernels, &opt);
+    r->target->emit(r->out, r->kernels, &opt);
 }
 
 static const Pass passes[] = {
@@ -370,7 +371,7 @@ static void write_result(Run *r, Form form)
 
 bool pipeline_run(Context *cx, const Options *opt, const char *prelude, Text *out)
 {
-    Run         r = { .cx = cx, .opt = opt, .prelude = prelude, .out = out };
+    Run         r = { .cx = cx, .opt = opt, .target = &target_c, .prelude = prelude, .out = out };
     const char *last = last_pass(&r);
     Form        form = FORM_TEXT;
     for (int i = 0; i < N_PASSES; i++) {

@@ -13,7 +13,7 @@ static const char how_to_read[] =
     " * threads share are made in fixed chunks and added in order (rt.h), so that the number of\n"
     " * threads changes no bit. */\n\n";
 
-void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
+static void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
 {
     Emitter e = { .cx = kp->program->cx, .kp = kp, .p = kp->program, .opt = opt, .out = out };
     c_name_all(&e);
@@ -94,7 +94,7 @@ static void add_operands(KernelProgram *kp, Routine *r, Steps *steps)
     }
 }
 
-void emit_c_workspace(KernelProgram *kp)
+static void emit_c_workspace(KernelProgram *kp)
 {
     Routine *const routine[] = { kp->train, kp->eval, kp->output, kp->count };
     for (int i = 0; i < kp->kernels.len; i++) {
@@ -108,3 +108,5 @@ void emit_c_workspace(KernelProgram *kp)
         if (routine[i])
             add_operands(kp, routine[i], &routine[i]->steps);
 }
+
+const Target target_c = { .name = "c", .workspace = emit_c_workspace, .emit = emit_c };

@@ -14,11 +14,16 @@ typedef struct {
     bool        trace;                          /* a line about each value, after each step     */
 } EmitOptions;
 
-/* c.c: the C file. */
-void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt);
-/* What the C target needs from the plan besides: room for partial sums, as one more argument of
-   the kernels that sum over rows beside other work. Between fuse and order. */
-void emit_c_workspace(KernelProgram *kp);
+/* A language that programs are emitted in. The pipeline calls through it and knows no other name. */
+typedef struct {
+    const char *name;                           /* of --target                                  */
+    /* What it needs from the plan besides, as more arguments of kernels: room for the partial sums
+       of kernels that sum over rows beside other work. Runs between fuse and order. */
+    void (*workspace)(KernelProgram *kp);
+    void (*emit)(Text *out, KernelProgram *kp, const EmitOptions *opt);
+} Target;
+
+extern const Target target_c;                   /* c.c                                          */
 
 /* grad_text.c: the backward pass in the model's language (--emit=grad). */
 void emit_grad(Text *out, Program *p);

@@ -292,7 +292,7 @@ static void make_places(Plan *p)
         if (b->kind != BUF_ARENA || b->first < 0)
             continue;
         const int64_t elems = dim_eval(type_elems(p->dims, b->type), p->values);
-        if (elems < 0 || elems > INT64_MAX / 64) {
+        if (elems < 0 || elems > (int64_t)1 << 48) {      /* so that no sum of them overflows */
             Diag *d = diag_error(p->cx, b->node != NULL ? b->node->span : (Span){ 0, 0, 0 },
                                  "the size of %s overflows at the training dims", b->name);
             diag_hint(d, "its type is %s", type_text(p->cx, b->type));
