@@ -14,7 +14,7 @@ typedef struct {
     bool        trace;                          /* a line about each value, after each step     */
 } EmitOptions;
 
-/* A language that programs are emitted in. The pipeline calls through it and knows no other name. */
+/* A language that programs are emitted in. The pipeline calls through it. */
 typedef struct {
     const char *name;                           /* of --target                                  */
     /* What it needs from the plan besides, as more arguments of kernels: room for the partial sums
