@@ -112,13 +112,15 @@ static void write_table(Emitter *e, const Routine *r)
         if (!is_placed(b))
             continue;
         Text t = text_new(e->cx->scratch);
-        text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d  %s", (int)name, b->name,
+        text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d", (int)name, b->name,
                  (int)shape, emit_comment(e, emit_shape(e, b->type), shape), dtype_name(b->dtype),
-                 (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last],
-                 shares_with(e, r, b));
-        while (t.at[t.len - 1] == ' ')
-            t.at[--t.len] = '\0';
-        text_add(e->out, " *   %s\n", emit_comment(e, t.at, COLUMNS - 5));
+                 (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last]);
+        text_add(e->out, " *   %s", emit_comment(e, t.at, COLUMNS - 5));
+        const char *shares = shares_with(e, r, b);
+        if (shares[0] == '\0' || t.len + 2 + strlen(shares) <= COLUMNS - 5)
+            text_add(e->out, "%s%s\n", shares[0] ? "  " : "", shares);
+        else
+            text_add(e->out, "\n *       %s\n", emit_comment(e, shares, COLUMNS - 9));
     }
     text_put(e->out, " */\n");
 }

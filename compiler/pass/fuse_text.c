@@ -551,10 +551,20 @@ static void write_what(Scope *s, Unit *u, Kernel *k)
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
+/* What an operand of attention is called whatever buffer it lies in: q, k and v are often one. */
+static const char *attention_role(const Kernel *k, int arg)
+{
+    static const char *const grad[] = { "d_q", "d_k", "d_v", "q", "k", "v" };
+    if (k->kind == KERNEL_ATTENTION)
+        return arg >= 2 && arg < 5 ? grad[arg + 1] : NULL;
+    return k->kind == KERNEL_ATTENTION_GRAD && arg < 6 ? grad[arg] : NULL;
+}
+
 static void name_arguments(Fuser *f, Kernel *k, const Operand *operands)
 {
     for (int i = 0; i < k->args.len; i++) {
-        const char *base = operands[i].buffer->name, *name = base;
+        const char *role = attention_role(k, i);
+        const char *base = role ? intern(f->cx, role) : operands[i].buffer->name, *name = base;
         for (int j = 0, n = 2; j < i; j++)
             if (k->args.at[j].name == name) {
                 name = k->args.at[i].written && n == 2 ? intern_printf(f->cx, "%s_next", base)

@@ -119,30 +119,44 @@ static const RtParam gpt_params[] = {
  *   h_ln_2_y              [L,B,T,C]      f32       442368       24576        2         30
  *   h_mlp_c_fc            [L,B,T,4*C]    f32            0       98304        2         30
  *   h_mlp_hidden          [L,B,T,4*C]    f32        98304       98304        2         30
- *   h_mlp_c_proj          [B,T,C]        f32       303104        8192        9         10  over...
+ *   h_mlp_c_proj          [B,T,C]        f32       303104        8192        9         10
+ *       over h_attn_c_proj
  *   ln_f_mu               [B,T]          f32       330752        1024       11         17
  *   ln_f_rstd_a           [B,T]          f32       331776        1024       11         17
  *   ln_f_rstd             [B,T]          f32       332800        1024       11         17
  *   ln_f                  [B,T,C]        f32       314368        8192       11         16
- *   logits                [B*T,V]        f32       303104       11264       12         14  over...
+ *   logits                [B*T,V]        f32       303104       11264       12         14
+ *       over h_attn_c_proj, h_mlp_c_proj
  *   lse                   [B,T]          f32       322560        1024       13         14
- *   d_logits              [B,T,V]        f32       303104       11264       14         16  in pl...
+ *   d_logits              [B,T,V]        f32       303104       11264       14         16
+ *       in place of logits
  *   d_ln_f                [B,T,C]        f32       322560        8192       15         17  over lse
  *   d_x                   [B,T,C]        f32       466944        8192       17         31
- *   d_h_mlp_hidden        [B,T,4*C]      f32       303104       32768       18         20  over...
+ *   d_h_mlp_hidden        [B,T,4*C]      f32       303104       32768       18         20
+ *       over h_attn_c_proj, h_mlp_c_proj, ...
  *   d_h_mlp_c_fc          [B,T,4*C]      f32       335872       32768       20         22
- *   d_h_ln_2_y            [B,T,C]        f32       303104        8192       21         23  over...
- *   d_h_x                 [B,T,C]        f32       327680        8192       23         30  over...
- *   d_h_attn_c_proj       [B,T,C]        f32       311296        8192       23         25  over...
- *   d_h_attn_y            [B,T,H,C/H]    f32       335872        8192       24         26  over...
- *   d_h_attn_c_attn       [B,T,3*C]      f32       303104       24576       26         29  over...
- *   d_h_ln_1              [B,T,C]        f32       335872        8192       28         30  over...
- *   d_wte                 [B,T,C]        f32        32768        8192       31         33  over...
- *   d_wpe                 [T,C]          f32        40960         512       31         32  over...
+ *   d_h_ln_2_y            [B,T,C]        f32       303104        8192       21         23
+ *       over h_attn_c_proj, h_mlp_c_proj, ...
+ *   d_h_x                 [B,T,C]        f32       327680        8192       23         30
+ *       over ln_f_mu, ln_f_rstd_a, ...
+ *   d_h_attn_c_proj       [B,T,C]        f32       311296        8192       23         25
+ *       over ln_f, logits, ...
+ *   d_h_attn_y            [B,T,H,C/H]    f32       335872        8192       24         26
+ *       over d_h_mlp_c_fc
+ *   d_h_attn_c_attn       [B,T,3*C]      f32       303104       24576       26         29
+ *       over h_attn_c_proj, h_mlp_c_proj, ...
+ *   d_h_ln_1              [B,T,C]        f32       335872        8192       28         30
+ *       over d_h_mlp_c_fc, d_h_attn_y
+ *   d_wte                 [B,T,C]        f32        32768        8192       31         33
+ *       over h_mlp_c_fc
+ *   d_wpe                 [T,C]          f32        40960         512       31         32
+ *       over h_mlp_c_fc
  *   work_d_x              [128,C]        f32       489472        4096       17         30
  *   work_d_h_mlp_c_fc     [64,4*C]       f32       475136        8192       20         20
- *   work_d_h_attn_c_proj  [192,C]        f32       319488        6144       23         23  over...
- *   work_d_wte            [64,T*C]       f32            0       32768       31         31  over...
+ *   work_d_h_attn_c_proj  [192,C]        f32       319488        6144       23         23
+ *       over ln_f, lse, ...
+ *   work_d_wte            [64,T*C]       f32            0       32768       31         31
+ *       over h_mlp_c_fc
  */
 
 typedef struct { size_t x_a, x, h_ln_1_mu_a, h_ln_1_rstd_a, h_ln_1, h_attn_c_attn, h_attn_y,
@@ -219,12 +233,17 @@ static Plan gpt_plan(Dims n)
  *   h_attn_y_lse   [B,H,T]    f32        40960        2048        4          4
  *   h_attn_c_proj  [B,T,C]    f32        40960        8192        5          6  over h_attn_y_lse
  *   h_x            [B,T,C]    f32        49152        8192        6         10
- *   h_ln_2_y       [B,T,C]    f32        40960        8192        6          7  in place of h_at...
- *   h_mlp_c_fc     [B,T,4*C]  f32            0       32768        7          8  over h_ln_1, h_a...
- *   h_mlp_hidden   [B,T,4*C]  f32            0       32768        8          9  in place of h_ml...
- *   h_mlp_c_proj   [B,T,C]    f32        40960        8192        9         10  over h_attn_y_ls...
+ *   h_ln_2_y       [B,T,C]    f32        40960        8192        6          7
+ *       in place of h_attn_c_proj
+ *   h_mlp_c_fc     [B,T,4*C]  f32            0       32768        7          8
+ *       over h_ln_1, h_attn_c_attn, ...
+ *   h_mlp_hidden   [B,T,4*C]  f32            0       32768        8          9
+ *       in place of h_mlp_c_fc
+ *   h_mlp_c_proj   [B,T,C]    f32        40960        8192        9         10
+ *       over h_attn_y_lse, h_attn_c_proj, ...
  *   ln_f           [B,T,C]    f32        32768        8192       11         12  in place of x
- *   logits         [B*T,V]    f32            0       11264       12         13  over h_attn_c_at...
+ *   logits         [B*T,V]    f32            0       11264       12         13
+ *       over h_attn_c_attn, h_mlp_c_fc, ...
  */
 
 typedef struct { size_t x, h_ln_1, h_attn_c_attn, h_attn_y, h_attn_y_lse, h_attn_c_proj, h_x,
@@ -266,10 +285,14 @@ static EvalPlan gpt_eval_plan(Dims n)
  *   h_attn_y_lse   [B,H,T]    f32        40960        2048        4          4
  *   h_attn_c_proj  [B,T,C]    f32        40960        8192        5          6  over h_attn_y_lse
  *   h_x            [B,T,C]    f32        49152        8192        6         10
- *   h_ln_2_y       [B,T,C]    f32        40960        8192        6          7  in place of h_at...
- *   h_mlp_c_fc     [B,T,4*C]  f32            0       32768        7          8  over h_ln_1, h_a...
- *   h_mlp_hidden   [B,T,4*C]  f32            0       32768        8          9  in place of h_ml...
- *   h_mlp_c_proj   [B,T,C]    f32        40960        8192        9         10  over h_attn_y_ls...
+ *   h_ln_2_y       [B,T,C]    f32        40960        8192        6          7
+ *       in place of h_attn_c_proj
+ *   h_mlp_c_fc     [B,T,4*C]  f32            0       32768        7          8
+ *       over h_ln_1, h_attn_c_attn, ...
+ *   h_mlp_hidden   [B,T,4*C]  f32            0       32768        8          9
+ *       in place of h_mlp_c_fc
+ *   h_mlp_c_proj   [B,T,C]    f32        40960        8192        9         10
+ *       over h_attn_y_lse, h_attn_c_proj, ...
  *   ln_f           [B,T,C]    f32        32768        8192       11         12  in place of x
  */
 
@@ -373,16 +396,14 @@ static void k3_h_attn_c_attn(float *restrict h_attn_c_attn, const float *restric
 }
 
 /* h_attn_y, h_attn_y_lse = attention(q, k, v of h_attn_c_attn, causal)  gpt.model:9  attention */
-static void k4_h_attn_y(float *restrict h_attn_y, float *restrict h_attn_y_lse,
-                        const float *h_attn_c_attn, const float *h_attn_c_attn_2,
-                        const float *h_attn_c_attn_3, ptrdiff_t B, ptrdiff_t T)
+static void k4_h_attn_y(float *restrict h_attn_y, float *restrict h_attn_y_lse, const float *q,
+                        const float *k, const float *v, ptrdiff_t B, ptrdiff_t T)
 {
     const RtAttention shape = { .B = B, .H = H, .T = T, .S = T, .D = C/H, .E = C/H,
                                 .scale = 1 / sqrt((double)(C/H)), .causal = true,
                                 .q = { 3*T*C, C/H, 3*C }, .k = { 3*T*C, C/H, 3*C },
                                 .v = { 3*T*C, C/H, 3*C }, .y = { T*C, C/H, C } };
-    rt_attention_f32(h_attn_y, h_attn_y_lse, h_attn_c_attn, h_attn_c_attn_2, h_attn_c_attn_3,
-                     shape);
+    rt_attention_f32(h_attn_y, h_attn_y_lse, q, k, v, shape);
 }
 
 /* h_attn_c_proj[B,T,C] = h_attn_y[B,H,T,C/H] @ h_attn_c_proj_weight[C,C] + h_attn_c_proj_bias
@@ -788,10 +809,9 @@ static void k25_d_h_attn_c_proj_weight(float *restrict d_h_attn_c_proj_weight,
 
 /* d_q, d_k, d_v of d_h_attn_c_attn = gradient of attention(q, k, v of h_attn_c_attn, causal)
  * gpt.model:9   attention_grad */
-static void k26_d_h_attn_c_attn(float *d_h_attn_c_attn, float *d_h_attn_c_attn_next,
-                                float *d_h_attn_c_attn_3, const float *h_attn_c_attn,
-                                const float *h_attn_c_attn_2, const float *h_attn_c_attn_3,
-                                const float *restrict h_attn_y, const float *restrict h_attn_y_lse,
+static void k26_d_h_attn_c_attn(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
+                                const float *v, const float *restrict h_attn_y,
+                                const float *restrict h_attn_y_lse,
                                 const float *restrict d_h_attn_y, ptrdiff_t B, ptrdiff_t T)
 {
     const RtAttention shape = { .B = B, .H = H, .T = T, .S = T, .D = C/H, .E = C/H,
@@ -800,9 +820,7 @@ static void k26_d_h_attn_c_attn(float *d_h_attn_c_attn, float *d_h_attn_c_attn_n
                                 .v = { 3*T*C, C/H, 3*C }, .y = { T*C, C/H, C },
                                 .d_q = { 3*T*C, C/H, 3*C }, .d_k = { 3*T*C, C/H, 3*C },
                                 .d_v = { 3*T*C, C/H, 3*C }, .d_y = { T*C, C/H, C } };
-    rt_attention_grad_f32(d_h_attn_c_attn, d_h_attn_c_attn_next, d_h_attn_c_attn_3, h_attn_c_attn,
-                          h_attn_c_attn_2, h_attn_c_attn_3, h_attn_y, h_attn_y_lse, d_h_attn_y,
-                          shape);
+    rt_attention_grad_f32(d_q, d_k, d_v, q, k, v, h_attn_y, h_attn_y_lse, d_h_attn_y, shape);
 }
 
 /* d_h_attn_c_attn_bias[3*C] (+)= sum over B,T of d_h_attn_c_attn[B,T,3*C]  gpt.model:8  sum */

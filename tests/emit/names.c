@@ -50,7 +50,8 @@ static const RtParam double__params[] = {
  *
  *   buffer           shape         type      offset       bytes  written  last read
  *   restrict         [B,int_max]   f32          768         192        1          2
- *   k1_a             [B,int_max]   f32          768         192        2          8  in place of...
+ *   k1_a             [B,int_max]   f32          768         192        2          8
+ *       in place of restrict
  *   rt_exp_a         [B,int_max]   f32          960         192        2          8
  *   rt_exp           [B,int_max]   f32         1152         192        2          8
  *   at               [B,int_max]   f32          512         192        2          7
@@ -60,7 +61,8 @@ static const RtParam double__params[] = {
  *   d_at             [B,int_max]   f32         1344         192        6          8  over p
  *   d_restrict       [B,int_max]   f32         1536         192        8          9  over d_p
  *   work_d_p         [64,N]        f32            0         512        5          5
- *   work_d_restrict  [64,int_max]  f32            0         768        8          8  over at, ls...
+ *   work_d_restrict  [64,int_max]  f32            0         768        8          8
+ *       over at, lse, ...
  */
 
 typedef struct { size_t restrict_, k1_a_, rt_exp_a_, rt_exp_, at_, p_, lse, d_p_, d_at, d_restrict,
