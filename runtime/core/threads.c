@@ -1,7 +1,7 @@
 /* threads.c -- how many threads, and how long they spin.
  *
  * In: --threads, the environment, the container. Out: a team. The one idea: threads that wait
- * should spin long enough for the next loop of a step (tens of microseconds) and no longer. gcc's
+ * should spin long enough for the next loop of a step (some ten microseconds) and no longer. gcc's
  * OpenMP spins for milliseconds by default, which on a machine with other work costs a step dozens
  * of times its own length; it reads its setting before main, so the program starts itself once
  * more with it. OMP_WAIT_POLICY or GOMP_SPINCOUNT in the environment keep their meaning.
@@ -14,7 +14,7 @@
 
 #include "run.h"
 
-#define SPINS "4000"                            /* turns: about 50 microseconds                   */
+#define SPINS "1000"                            /* turns: about 20 microseconds                   */
 
 void rt_threads_tame(char **argv)
 {
