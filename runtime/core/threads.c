@@ -25,8 +25,12 @@ void rt_threads_tame(char **argv)
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || omp_get_max_threads() < 2
         || (preload && strstr(preload, "vgpreload")))
         return;
-    if (setenv("GOMP_SPINCOUNT", SPINS, 1) == 0)
-        (void)execv("/proc/self/exe", argv);    /* comes back only if it cannot: no harm          */
+    char path[4096];                            /* its real name, so that ps and top show it      */
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0 || setenv("GOMP_SPINCOUNT", SPINS, 1))
+        return;
+    path[n] = 0;
+    (void)execv(path, argv);                    /* comes back only if it cannot: no harm          */
 #else
     RT_UNUSED(argv);
 #endif
