@@ -59,7 +59,7 @@ static void resolve_resume(Train *t)
             o->train.out = run_directory_of(o->resume);
     }
     t->dir = write ? o->train.out : NULL;
-    if (!t->dir || !rt_checkpoint_exists(t->dir))
+    if (!t->dir || o->dry_run || !rt_checkpoint_exists(t->dir))
         return;
     const bool same = t->from && strcmp(run_directory_of(t->from), run_directory_of(t->dir)) == 0;
     if (!t->from || !same)

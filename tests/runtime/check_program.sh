@@ -91,6 +91,7 @@ done
 a=$(loss ./bigram eval --out one) b=$(loss ./bigram eval --out one --dims T=7)
 [ "$a" = "$b" ] && ok validation-covers-the-tail || bad validation-covers-the-tail "$a and $b"
 says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigram --out one
+says dry-run-beside-a-run 0 "memory   parameters" ./bigram --out one --dry-run
 says resume-nothing 1 "nowhere" ./bigram --resume nowhere
 says resume-done 0 "has its 60 steps already" ./bigram --out one --resume auto
 says resume-fresh 0 "step    60/60" ./bigram --out fresh --resume auto
