@@ -137,7 +137,7 @@ asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 MARCH=$(MARCH) all
 
 format:
-	clang-format -i $(filter-out %.def,$(CC_SRC) $(RT_SRC) $(wildcard compiler/*/*.h runtime/*.h))
+	clang-format -i $$(git ls-files '*.c' '*.h' | grep -v '^tests/emit/')
 
 install: all
 	install -D -m 755 $(BUILD)/gradcc $(DESTDIR)$(PREFIX)/bin/gradcc

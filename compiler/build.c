@@ -36,15 +36,18 @@ static const char *first_there(Context *cx, const char *dir, const char *const *
 Places build_find_places(Context *cx)
 {
     static const char *const prelude[] = {
-        "prelude.model", "../share/gradcc/prelude.model", "../models/prelude.model",
+        "prelude.model",
+        "../share/gradcc/prelude.model",
+        "../models/prelude.model",
     };
     static const char *const include[] = { "include", "../include/gradcc", "../runtime" };
     static const char *const library[] = {
-        "libgradcc_rt.a", "../lib/gradcc/libgradcc_rt.a",
+        "libgradcc_rt.a",
+        "../lib/gradcc/libgradcc_rt.a",
     };
     static const char *const libs[] = { "rt.libs", "../lib/gradcc/rt.libs" };
-    char    self[PATH_BYTES];
-    Places  at = { NULL, NULL, NULL, NULL };
+    char self[PATH_BYTES];
+    Places at = { NULL, NULL, NULL, NULL };
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len <= 0)
         return at;
@@ -85,17 +88,17 @@ static bool write_all(int fd, const char *text, size_t len)
 bool build_write_file(Context *cx, const char *path, const char *text, size_t len)
 {
     struct stat old;
-    const bool  special = stat(path, &old) == 0 && !S_ISREG(old.st_mode);
+    const bool special = stat(path, &old) == 0 && !S_ISREG(old.st_mode);
     if (special && S_ISDIR(old.st_mode)) {
         errno = EISDIR;
         return complain(cx, "write", path);
     }
     const char *temp = special ? path : arena_printf(cx->arena, "%s.tmp%ld", path, (long)getpid());
-    const int   fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return complain(cx, "write", path);
     const bool written = write_all(fd, text, len);
-    int        why = errno;
+    int why = errno;
     if (close(fd) == 0 && written && (special || rename(temp, path) == 0))
         return true;
     why = written ? errno : why;
@@ -108,8 +111,8 @@ bool build_write_file(Context *cx, const char *path, const char *text, size_t le
 bool build_same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev
+           && x.st_ino == y.st_ino;
 }
 
 const char *build_output_name(Context *cx, const Options *opt)
@@ -139,8 +142,8 @@ static void add_words(Context *cx, TextList *args, const char *words)
 
 static const char *read_small(Context *cx, const char *path)
 {
-    Text  t = text_new(cx->arena);
-    char  part[1024];
+    Text t = text_new(cx->arena);
+    char part[1024];
     FILE *f = path ? fopen(path, "r") : NULL;
     for (size_t n; f && (n = fread(part, 1, sizeof part, f)) > 0;)
         text_putn(&t, part, n);
@@ -153,7 +156,7 @@ static const char *read_small(Context *cx, const char *path)
 static int start(const TextList *args)
 {
     pid_t pid;
-    int   status = 0;
+    int status = 0;
     errno = posix_spawnp(&pid, args->at[0], NULL, NULL, (char *const *)(uintptr_t)args->at,
                          environ);
     if (errno != 0)
@@ -167,8 +170,8 @@ static int start(const TextList *args)
 static const char *temporary_name(Context *cx)
 {
     const char *dir = getenv("TMPDIR");
-    char       *path = arena_printf(cx->arena, "%s/gradcc-XXXXXX.c", dir && *dir ? dir : "/tmp");
-    const int   fd = mkstemps(path, 2);
+    char *path = arena_printf(cx->arena, "%s/gradcc-XXXXXX.c", dir && *dir ? dir : "/tmp");
+    const int fd = mkstemps(path, 2);
     if (fd < 0) {
         complain(cx, "write", path);
         return NULL;
@@ -202,7 +205,7 @@ static TextList compiler_call(Context *cx, const Options *opt, const Places *at,
 int build_program(Context *cx, const Options *opt, const Places *at, const Text *c,
                   const char *output)
 {
-    const Span  nowhere = { 0 };
+    const Span nowhere = { 0 };
     struct stat old;
     if (at->include == NULL || at->library == NULL) {
         Diag *d = diag_error(cx, nowhere,
@@ -220,7 +223,7 @@ int build_program(Context *cx, const Options *opt, const Places *at, const Text 
     if (source == NULL || !build_write_file(cx, source, c->at, c->len))
         return EXIT_MISTAKE;
     const TextList args = compiler_call(cx, opt, at, source, temp);
-    const int      code = start(&args);
+    const int code = start(&args);
     if (code != 0)
         unlink(temp);
     if (code < 0) {
@@ -229,11 +232,13 @@ int build_program(Context *cx, const Options *opt, const Places *at, const Text 
         return EXIT_MISTAKE;
     }
     if (code > 0) {
-        fprintf(stderr, "gradcc: %s failed with exit code %d; the emitted C is in %s\n"
+        fprintf(stderr,
+                "gradcc: %s failed with exit code %d; the emitted C is in %s\n"
                 "gradcc: unless --cc, --cflags or --march are at fault, this is a bug of gradcc\n",
                 args.at[0], code, source);
         return opt->cflags[0] || strcmp(opt->cc, "cc") != 0 || strcmp(opt->march, "native") != 0
-             ? EXIT_MISTAKE : EXIT_BUG;
+                   ? EXIT_MISTAKE
+                   : EXIT_BUG;
     }
     unlink(source);
     if (rename(temp, output) != 0) {

@@ -63,13 +63,13 @@ static int answer(Context *cx, const Options *opt)
 
 static bool wants_program(const Options *opt)
 {
-    return opt->emit == EMIT_EXE && !opt->ir && opt->stop_after == NULL &&
-           (opt->dump_after.len == 0 || opt->output != NULL);
+    return opt->emit == EMIT_EXE && !opt->ir && opt->stop_after == NULL
+           && (opt->dump_after.len == 0 || opt->output != NULL);
 }
 
 static int write_deps(Context *cx, const Options *opt, const char *target)
 {
-    Text        t = text_new(cx->arena);
+    Text t = text_new(cx->arena);
     const char *beside = arena_printf(cx->arena, "%s.d", target);
     build_print_deps(cx, opt, target, &t);
     const char *path = opt->deps_file ? opt->deps_file : opt->deps == DEPS_BESIDE ? beside : NULL;
@@ -79,8 +79,8 @@ static int write_deps(Context *cx, const Options *opt, const char *target)
 static int compile(Context *cx, const Options *opt)
 {
     const Places at = build_find_places(cx);
-    Text         out = text_new(cx->arena);
-    const char  *name = build_output_name(cx, opt);
+    Text out = text_new(cx->arena);
+    const char *name = build_output_name(cx, opt);
     if (at.prelude == NULL && !opt->ir && opt->emit != EMIT_AST) {
         const Span nowhere = { 0 };
         Diag *d = diag_error(cx, nowhere, "prelude.model is not beside this gradcc");
@@ -112,10 +112,9 @@ static int run(Context *cx, int argc, char **argv)
     if (!options_parse(cx, argc, argv, &opt))
         return EXIT_USAGE;
     cx->error_limit = (int)(opt.error_limit > 0 && opt.error_limit < 100000 ? opt.error_limit
-                            : 100000);
+                                                                            : 100000);
     const char *no_colour = getenv("NO_COLOR");
-    cx->colour = opt.colour >= 0 ? opt.colour
-               : isatty(STDERR_FILENO) && !(no_colour && *no_colour);
+    cx->colour = opt.colour >= 0 ? opt.colour : isatty(STDERR_FILENO) && !(no_colour && *no_colour);
     const int answered = answer(cx, &opt);
     if (answered >= 0)
         return answered;
@@ -131,7 +130,7 @@ static int run(Context *cx, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    Context  *cx = context_new();
+    Context *cx = context_new();
     const int code = run(cx, argc, argv);
     context_free(cx);
     return code;

@@ -10,23 +10,23 @@
 #include <string.h>
 
 typedef enum {
-    KIND_FLAG,          /* bool                                                                  */
-    KIND_TEXT,          /* const char *                                                          */
-    KIND_LIST,          /* TextList; several by commas                                           */
-    KIND_EACH,          /* TextList; one per use                                                 */
-    KIND_DEFINE,        /* name=value                                                            */
-    KIND_NUMBER,        /* long, from 0                                                          */
-    KIND_CHOICE,        /* int: number of the word in `words` plus first                         */
-    KIND_SECTION,       /* a heading of --help                                                   */
+    KIND_FLAG,    /* bool */
+    KIND_TEXT,    /* const char * */
+    KIND_LIST,    /* TextList; several by commas */
+    KIND_EACH,    /* TextList; one per use */
+    KIND_DEFINE,  /* name=value */
+    KIND_NUMBER,  /* long, from 0 */
+    KIND_CHOICE,  /* int: number of the word in `words` plus first */
+    KIND_SECTION, /* a heading of --help */
 } Kind;
 
 typedef struct {
-    const char *name;                           /* as typed, with its dashes                     */
-    const char *value;                          /* name of the value in --help, NULL = none      */
-    Kind        kind;
-    size_t      at;                             /* offset in Options                             */
-    const char *words;                          /* CHOICE: "a|b|c"                               */
-    int         first;                          /* CHOICE: value of the first word               */
+    const char *name;  /* as typed, with its dashes */
+    const char *value; /* name of the value in --help, NULL = none */
+    Kind kind;
+    size_t at;         /* offset in Options */
+    const char *words; /* CHOICE: "a|b|c" */
+    int first;         /* CHOICE: value of the first word */
     const char *help;
 } Row;
 
@@ -49,8 +49,7 @@ static const Row table[] = {
     { "-MP", NULL, KIND_FLAG, AT(deps_phony), NULL, 0, "... with a phony target per file" },
 
     { "the model", NULL, KIND_SECTION, 0, NULL, 0, NULL },
-    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0,
-      "another value for a const" },
+    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0, "another value for a const" },
     { "-I", "DIR", KIND_EACH, AT(include_dirs), NULL, 0, "look for included files here too" },
     { "-x", "LANG", KIND_CHOICE, AT(ir), "model|ir", 0, "what the input is: model or ir" },
     { "--ir", NULL, KIND_FLAG, AT(ir), NULL, 0, "the input is IR text, as --dump-after prints it" },
@@ -92,10 +91,11 @@ void options_help(FILE *out)
           "Compiles a model description into a training program.\n\n"
           "  gradcc chargpt.model -o chargpt       the program\n"
           "  gradcc --emit=c chargpt.model         the C that trains it\n"
-          "  gradcc --emit=grad chargpt.model      its backward pass, to read\n", out);
+          "  gradcc --emit=grad chargpt.model      its backward pass, to read\n",
+          out);
     for (int i = 0; i < N_ROWS; i++) {
         const Row *r = &table[i];
-        char       left[64];
+        char left[64];
         if (r->kind == KIND_SECTION) {
             fprintf(out, "\n%s:\n", r->name);
             continue;
@@ -126,8 +126,8 @@ static bool fail(const char *fmt, ...)
 static bool unknown_option(const char *given)
 {
     const char *names[N_ROWS];
-    char        name[64];
-    int         n = 0;
+    char name[64];
+    int n = 0;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(given, "="), given);
     for (int i = 0; i < N_ROWS; i++)
         if (table[i].kind != KIND_SECTION)
@@ -145,9 +145,9 @@ static bool unknown_option(const char *given)
 static const Row *find_row(const char *arg, const char **value)
 {
     const Row *best = NULL;
-    size_t     best_len = 0;
+    size_t best_len = 0;
     for (int i = 0; i < N_ROWS; i++) {
-        const Row   *r = &table[i];
+        const Row *r = &table[i];
         const size_t len = strlen(r->name);
         if (r->kind == KIND_SECTION || strncmp(arg, r->name, len) != 0 || len < best_len)
             continue;
@@ -168,7 +168,7 @@ static const Row *find_row(const char *arg, const char **value)
 
 static bool read_choice(const Row *r, const char *value, void *at)
 {
-    if (r->words == NULL) {                     /* -M and -MD: options that stand for a word */
+    if (r->words == NULL) { /* -M and -MD: options that stand for a word */
         *(int *)at = r->first;
         return true;
     }
@@ -221,26 +221,14 @@ static bool read_value(Context *cx, const Row *r, const char *value, Options *op
 {
     void *at = (char *)opt + r->at;
     switch (r->kind) {
-    case KIND_FLAG:
-        *(bool *)at = true;
-        return true;
-    case KIND_TEXT:
-        *(const char **)at = value;
-        return true;
-    case KIND_LIST:
-        read_list(cx, value, at);
-        return true;
-    case KIND_EACH:
-        vec_push(cx->arena, (TextList *)at, value);
-        return true;
-    case KIND_DEFINE:
-        return read_define(cx, value, opt);
-    case KIND_NUMBER:
-        return read_number(r, value, at);
-    case KIND_CHOICE:
-        return read_choice(r, value, at);
-    case KIND_SECTION:
-        break;
+    case KIND_FLAG: *(bool *)at = true; return true;
+    case KIND_TEXT: *(const char **)at = value; return true;
+    case KIND_LIST: read_list(cx, value, at); return true;
+    case KIND_EACH: vec_push(cx->arena, (TextList *)at, value); return true;
+    case KIND_DEFINE: return read_define(cx, value, opt);
+    case KIND_NUMBER: return read_number(r, value, at);
+    case KIND_CHOICE: return read_choice(r, value, at);
+    case KIND_SECTION: break;
     }
     bug("option %s", r->name);
 }
@@ -249,7 +237,7 @@ static bool read_value(Context *cx, const Row *r, const char *value, Options *op
 
 static const char *command_of(Context *cx, const Options *opt)
 {
-    Text        t = text_new(cx->arena);
+    Text t = text_new(cx->arena);
     const char *base = opt->input ? strrchr(opt->input, '/') : NULL;
     text_put(&t, "gradcc --emit=c");
     for (int i = 0; i < opt->defines.len; i++)
@@ -267,7 +255,11 @@ static const char *command_of(Context *cx, const Options *opt)
 bool options_parse(Context *cx, int argc, char **argv, Options *opt)
 {
     bool ended = false;
-    *opt = (Options){ .level = 3, .cc = "cc", .cflags = "", .march = "native", .error_limit = 20,
+    *opt = (Options){ .level = 3,
+                      .cc = "cc",
+                      .cflags = "",
+                      .march = "native",
+                      .error_limit = 20,
                       .colour = -1 };
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *value = NULL;

@@ -22,19 +22,26 @@
 #endif
 
 typedef struct {
-    Context       *cx;
+    Context *cx;
     const Options *opt;
-    const char    *prelude;
-    Ast           *tree;
-    Checked       *checked;
-    Program       *program;
-    const Target  *target;
+    const char *prelude;
+    Ast *tree;
+    Checked *checked;
+    Program *program;
+    const Target *target;
     KernelProgram *kernels;
-    Text          *out;
+    Text *out;
 } Run;
 
-typedef enum { FORM_TEXT, FORM_TREE, FORM_CHECKED, FORM_TENSOR, FORM_KERNEL, FORM_PLAN,
-               FORM_C } Form;
+typedef enum {
+    FORM_TEXT,
+    FORM_TREE,
+    FORM_CHECKED,
+    FORM_TENSOR,
+    FORM_KERNEL,
+    FORM_PLAN,
+    FORM_C
+} Form;
 
 static const char *const form_name[] = {
     "text", "tree", "checked tree", "tensor IR", "kernel IR", "kernel IR + plan", "C",
@@ -42,10 +49,10 @@ static const char *const form_name[] = {
 
 typedef struct {
     const char *name;
-    void      (*run)(Run *r);
-    Form        from, to;
-    Stage       stage;                          /* what ir_check expects of tensor IR after it    */
-    bool        optional;                       /* --skip and -O0 leave it out, or make it plain  */
+    void (*run)(Run *r);
+    Form from, to;
+    Stage stage;   /* what ir_check expects of tensor IR after it */
+    bool optional; /* --skip and -O0 leave it out, or make it plain */
     const char *purpose;
 } Pass;
 
@@ -89,8 +96,8 @@ typedef VEC(Graph **) Slots;
 static Slots graphs_of(Run *r)
 {
     Program *p = r->program;
-    Slots    s = { 0 };
-    Graph  **named[] = { &p->train_graph, &p->eval_graph, &p->count_graph, &p->output_graph };
+    Slots s = { 0 };
+    Graph **named[] = { &p->train_graph, &p->eval_graph, &p->count_graph, &p->output_graph };
     for (int i = 0; i < 4; i++)
         if (*named[i])
             vec_push(r->cx->scratch, &s, named[i]);
@@ -140,7 +147,7 @@ static void run_expand(Run *r)
 
 static void run_fuse(Run *r)
 {
-    Program   *p = r->program;
+    Program *p = r->program;
     const bool fuse = !is_off(r, "fuse");
     r->kernels = NEW(r->cx->arena, KernelProgram);
     r->kernels->program = p;
@@ -155,13 +162,16 @@ static void run_fuse(Run *r)
     r->target->workspace(r->kernels);
 }
 
-typedef struct { Routine *at[4]; int n; } Routines;
+typedef struct {
+    Routine *at[4];
+    int n;
+} Routines;
 
 static Routines routines_of(const Run *r)
 {
     Routine *const all[] = { r->kernels->train, r->kernels->eval, r->kernels->count,
                              r->kernels->output };
-    Routines       list = { .n = 0 };
+    Routines list = { .n = 0 };
     for (int i = 0; i < 4; i++)
         if (all[i])
             list.at[list.n++] = all[i];
@@ -196,32 +206,30 @@ static void run_emit(Run *r)
 
 static const Pass passes[] = {
     /* name        function      from          to            check         optional purpose */
-    { "parse",     run_parse,    FORM_TEXT,    FORM_TREE,    STAGE_TENSOR, false,
+    { "parse", run_parse, FORM_TEXT, FORM_TREE, STAGE_TENSOR, false,
       "characters to a syntax tree, includes followed" },
-    { "sem",       run_sem,      FORM_TREE,    FORM_CHECKED, STAGE_TENSOR, false,
+    { "sem", run_sem, FORM_TREE, FORM_CHECKED, STAGE_TENSOR, false,
       "names, layers, sizes, constants" },
-    { "lower",     run_lower,    FORM_CHECKED, FORM_TENSOR,  STAGE_TENSOR, false,
+    { "lower", run_lower, FORM_CHECKED, FORM_TENSOR, STAGE_TENSOR, false,
       "one graph per entry and phase" },
-    { "simplify",  run_simplify, FORM_TENSOR,  FORM_TENSOR,  STAGE_TENSOR, true,
+    { "simplify", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, true,
       "rules, folding, dead code" },
-    { "grad",      run_grad,     FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  false,
-      "adds the adjoints" },
-    { "tidy",      run_simplify, FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  true,
+    { "grad", run_grad, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, false, "adds the adjoints" },
+    { "tidy", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, true,
       "the same rules once more: most derivative clutter goes here" },
-    { "keep",      run_keep,     FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  true,
+    { "keep", run_keep, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, true,
       "what a backward loop keeps, and what it computes again" },
-    { "expand",    run_expand,   FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  false,
+    { "expand", run_expand, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, false,
       "ops that fuse better in parts, written out" },
-    { "clean",     run_simplify, FORM_TENSOR,  FORM_TENSOR,  STAGE_JOINT,  true,
+    { "clean", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, true,
       "the same rules on those parts" },
-    { "fuse",      run_fuse,     FORM_TENSOR,  FORM_KERNEL,  STAGE_JOINT,  true,
+    { "fuse", run_fuse, FORM_TENSOR, FORM_KERNEL, STAGE_JOINT, true,
       "ops to kernels; skipped: a kernel per op" },
-    { "order",     run_order,    FORM_KERNEL,  FORM_KERNEL,  STAGE_JOINT,  false,
+    { "order", run_order, FORM_KERNEL, FORM_KERNEL, STAGE_JOINT, false,
       "numbers the steps, finds how long each buffer lives" },
-    { "plan",      run_plan,     FORM_KERNEL,  FORM_PLAN,    STAGE_JOINT,  true,
+    { "plan", run_plan, FORM_KERNEL, FORM_PLAN, STAGE_JOINT, true,
       "places in the arena; skipped: no place is shared" },
-    { "emit",      run_emit,     FORM_PLAN,    FORM_C,       STAGE_JOINT,  false,
-      "kernels, steps and plan as C" },
+    { "emit", run_emit, FORM_PLAN, FORM_C, STAGE_JOINT, false, "kernels, steps and plan as C" },
 };
 
 enum { N_PASSES = sizeof passes / sizeof *passes };
@@ -230,14 +238,14 @@ void pipeline_list(Text *out)
 {
     for (int i = 0; i < N_PASSES; i++)
         text_add(out, "%-9s %-16s -> %-16s %s%s\n", passes[i].name, form_name[passes[i].from],
-                 form_name[passes[i].to], passes[i].purpose, passes[i].optional ? " (optional)"
-                         : "");
+                 form_name[passes[i].to], passes[i].purpose,
+                 passes[i].optional ? " (optional)" : "");
 }
 
 const char *pipeline_check_names(Context *cx, const Options *opt)
 {
     const TextList *lists[] = { &opt->dump_after, &opt->skip, &opt->only };
-    const char     *names[N_PASSES];
+    const char *names[N_PASSES];
     for (int i = 0; i < N_PASSES; i++)
         names[i] = passes[i].name;
     for (int k = 0; k <= 3; k++)
@@ -249,9 +257,10 @@ const char *pipeline_check_names(Context *cx, const Options *opt)
                     found = &passes[j];
             const char *near = found ? NULL : diag_suggest(given, names, N_PASSES);
             if (found == NULL)
-                return arena_printf(cx->arena, near ? "%s is no pass: did you mean %s?"
-                                    : "%s is no pass: gradcc --list-passes prints them", given,
-                                            near);
+                return arena_printf(cx->arena,
+                                    near ? "%s is no pass: did you mean %s?"
+                                         : "%s is no pass: gradcc --list-passes prints them",
+                                    given, near);
             if (k == 1 && !found->optional)
                 return arena_printf(cx->arena, "the pass %s cannot be skipped", given);
         }
@@ -295,15 +304,15 @@ static void check_graphs(Run *r, const Pass *pass)
         if (wrong == NULL)
             continue;
         const char *path = arena_printf(r->cx->arena, "gradcc-%s.ir", pass->name);
-        Text        t = text_new(r->cx->arena);
+        Text t = text_new(r->cx->arena);
         ir_print(&t, *s.at[i]);
         FILE *f = fopen(path, "w");
         if (f) {
             fputs(t.at, f);
             fclose(f);
         }
-        bug("after pass %s: %s%s%s", pass->name, wrong, f ? "; the graph is in " : "", f ? path
-            : "");
+        bug("after pass %s: %s%s%s", pass->name, wrong, f ? "; the graph is in " : "",
+            f ? path : "");
     }
 }
 
@@ -371,11 +380,11 @@ static void write_result(Run *r, Form form)
 
 bool pipeline_run(Context *cx, const Options *opt, const char *prelude, Text *out)
 {
-    Run         r = { .cx = cx, .opt = opt, .target = &target_c, .prelude = prelude, .out = out };
+    Run r = { .cx = cx, .opt = opt, .target = &target_c, .prelude = prelude, .out = out };
     const char *last = last_pass(&r);
-    Form        form = FORM_TEXT;
+    Form form = FORM_TEXT;
     for (int i = 0; i < N_PASSES; i++) {
-        const Pass  *p = &passes[i];
+        const Pass *p = &passes[i];
         const double start = seconds();
         if (is_wanted(&r, p)) {
             p->run(&r);

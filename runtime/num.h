@@ -24,7 +24,10 @@
  * of each enclosing loop). Uniform: (word >> 8) * 2^-24, in [0, 1); double: the same 24 bits.
  * Normal: Box-Muller of elements 2e, 2e+1 of the same stream: sqrt(-2 ln(1 - u1)) cos(2 pi u2). */
 
-typedef struct { uint64_t seed; uint32_t step; } RtKey;
+typedef struct {
+    uint64_t seed;
+    uint32_t step;
+} RtKey;
 
 /* The stream inside one more loop, at this iteration. */
 static inline uint64_t rt_stream(uint64_t stream, uint64_t iteration)
@@ -35,7 +38,9 @@ static inline uint64_t rt_stream(uint64_t stream, uint64_t iteration)
     return z ^ (z >> 31);
 }
 
-typedef struct { uint32_t w0, w1, w2, w3; } RtBlock;
+typedef struct {
+    uint32_t w0, w1, w2, w3;
+} RtBlock;
 
 /* The four words of elements 4 block .. 4 block + 3. */
 static inline RtBlock rt_philox_block(RtKey key, uint64_t stream, uint64_t sample, uint64_t block)
@@ -76,10 +81,30 @@ static inline double rt_uniform_f64(RtKey key, uint64_t stream, uint64_t sample,
 
 /* ---- bits ----------------------------------------------------------------------------------- */
 
-static inline uint32_t rt_bits_f32(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
-static inline float rt_from_f32(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
-static inline uint64_t rt_bits_f64(double x) { uint64_t u; memcpy(&u, &x, sizeof u); return u; }
-static inline double rt_from_f64(uint64_t u) { double x; memcpy(&x, &u, sizeof x); return x; }
+static inline uint32_t rt_bits_f32(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+static inline float rt_from_f32(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+static inline uint64_t rt_bits_f64(double x)
+{
+    uint64_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+static inline double rt_from_f64(uint64_t u)
+{
+    double x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
 
 /* ---- float: without branches, so that loops vectorise -------------------------------------------
  * Bounds are in units in the last place (ulp), measured over every float (one argument) or a dense
@@ -94,10 +119,10 @@ static inline float rt_copysign_f32(float x, float s)
     return rt_from_f32((rt_bits_f32(x) & 0x7fffffffu) | (rt_bits_f32(s) & 0x80000000u));
 }
 
-static inline float rt_sqrt_f32(float x) { return sqrtf(x); }               /* exact: 0.5 ulp    */
-static inline float rt_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }       /* 1.5 ulp           */
+static inline float rt_sqrt_f32(float x) { return sqrtf(x); }         /* exact: 0.5 ulp */
+static inline float rt_rsqrt_f32(float x) { return 1.0f / sqrtf(x); } /* 1.5 ulp */
 
-static inline float rt_floor_f32(float x)                                   /* exact             */
+static inline float rt_floor_f32(float x) /* exact */
 {
     const float a = rt_abs_f32(x), whole = (a + 0x1p23f) - 0x1p23f;
     const float r = rt_copysign_f32(a < 0x1p23f ? whole : a, x);
@@ -143,7 +168,7 @@ static inline float rt_log_f32(float x)
     p = fmaf(p, f, -0.5f);
     const float small = fmaf(p, f * f, fmaf(n, -2.12194442e-4f, f));
     const float y = fmaf(n, 0.693359375f, small);
-    const float edge = x == 0 ? -INFINITY : x < 0 ? NAN : x;    /* 0, negative, infinite or NaN  */
+    const float edge = x == 0 ? -INFINITY : x < 0 ? NAN : x; /* 0, negative, infinite or NaN */
     return x > 0 && x < INFINITY ? y : edge;
 }
 
@@ -193,13 +218,14 @@ static inline float rt_sigmoid_f32(float x)
    1 / (2 pi) that matter at the exponent of x. Exact to 2^-64 of a turn for every finite x. */
 static inline float rt_turn_f32(float x, uint32_t *quarter)
 {
-    static const uint32_t inverse[10] = {       /* 0., 1 / (2 pi) in binary                      */
+    static const uint32_t inverse[10] = {
+        /* 0., 1 / (2 pi) in binary                      */
         0x00000000u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u,
         0x36d8a566u, 0x4f10e410u, 0x7f9458eau, 0xf7aef158u, 0x6dc91b8eu,
     };
     const uint32_t bits = rt_bits_f32(x) & 0x7fffffffu;
-    const uint32_t large = 0u - (bits >= 0x3f000000u);      /* all ones where |x| >= 1/2         */
-    const uint32_t e = bits >> 23 > 126u ? bits >> 23 : 126u;               /* |x| = m 2^(e-150) */
+    const uint32_t large = 0u - (bits >= 0x3f000000u);        /* all ones where |x| >= 1/2 */
+    const uint32_t e = bits >> 23 > 126u ? bits >> 23 : 126u; /* |x| = m 2^(e-150) */
     const uint32_t at = (e - 118) >> 5, skip = (e - 118) & 31;
     const uint64_t w0 = inverse[at], w1 = inverse[at + 1], w2 = inverse[at + 2];
     const uint64_t w3 = inverse[at + 3], mask = 0xffffffffu;
@@ -211,7 +237,7 @@ static inline float rt_turn_f32(float x, uint32_t *quarter)
     const int64_t rest = (int64_t)(turn - (q << 62));
     const double upper = (double)(int32_t)(rest >> 32);
     const double lower = (double)(int32_t)((uint32_t)rest >> 1);
-    const float far = (float)((upper * 0x1p31 + lower) * 6.812243160173109e-19);    /* pi / 2^62 */
+    const float far = (float)((upper * 0x1p31 + lower) * 6.812243160173109e-19); /* pi / 2^62 */
     *quarter = (uint32_t)q & large;
     return rt_from_f32((rt_bits_f32(far) & large) | (bits & ~large)) + (x - x);
 }
@@ -316,10 +342,7 @@ static inline float rt_sign_f32(float x)
 {
     return x > 0 ? 1.0f : x < 0 ? -1.0f : x != x ? x : 0.0f;
 }
-static inline double rt_sign_f64(double x)
-{
-    return x > 0 ? 1.0 : x < 0 ? -1.0 : x != x ? x : 0.0;
-}
+static inline double rt_sign_f64(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x != x ? x : 0.0; }
 
 /* The smaller, the larger: a NaN on either side gives NaN; of equals the first. */
 static inline float rt_min_f32(float a, float b) { return a != a || a <= b ? a : b; }
@@ -373,20 +396,25 @@ static inline int32_t rt_mod_i32(int32_t a, int32_t b) { return (int32_t)rt_mod_
  * Functions of a real take float or double (an integer counts as double). The others take reals and
  * integers; two operands are first brought to their common type, as C does for a + b. */
 
-#define RT_REAL(f, x)   _Generic((x), float: f##_f32, default: f##_f64)
-#define RT_NUMBER(f, x) _Generic((x), float: f##_f32, double: f##_f64, \
-                                 long: f##_i64, long long: f##_i64, default: f##_i32)
+#define RT_REAL(f, x) _Generic((x), float : f##_f32, default : f##_f64)
+#define RT_NUMBER(f, x)                                                                            \
+    _Generic((x), float                                                                            \
+             : f##_f32, double                                                                     \
+             : f##_f64, long                                                                       \
+             : f##_i64, long long                                                                  \
+             : f##_i64, default                                                                    \
+             : f##_i32)
 
-#define rt_exp(x)     RT_REAL(rt_exp, x)(x)
-#define rt_log(x)     RT_REAL(rt_log, x)(x)
-#define rt_tanh(x)    RT_REAL(rt_tanh, x)(x)
-#define rt_erf(x)     RT_REAL(rt_erf, x)(x)
-#define rt_sigmoid(x) RT_REAL(rt_sigmoid, x)(x)
-#define rt_sin(x)     RT_REAL(rt_sin, x)(x)
-#define rt_cos(x)     RT_REAL(rt_cos, x)(x)
-#define rt_sqrt(x)    RT_REAL(rt_sqrt, x)(x)
-#define rt_rsqrt(x)   RT_REAL(rt_rsqrt, x)(x)
-#define rt_pow(x, y)  RT_REAL(rt_pow, (x) + (y))(x, y)
+#define rt_exp(x)          RT_REAL(rt_exp, x)(x)
+#define rt_log(x)          RT_REAL(rt_log, x)(x)
+#define rt_tanh(x)         RT_REAL(rt_tanh, x)(x)
+#define rt_erf(x)          RT_REAL(rt_erf, x)(x)
+#define rt_sigmoid(x)      RT_REAL(rt_sigmoid, x)(x)
+#define rt_sin(x)          RT_REAL(rt_sin, x)(x)
+#define rt_cos(x)          RT_REAL(rt_cos, x)(x)
+#define rt_sqrt(x)         RT_REAL(rt_sqrt, x)(x)
+#define rt_rsqrt(x)        RT_REAL(rt_rsqrt, x)(x)
+#define rt_pow(x, y)       RT_REAL(rt_pow, (x) + (y))(x, y)
 
 #define rt_abs(x)          RT_NUMBER(rt_abs, x)(x)
 #define rt_sign(x)         RT_NUMBER(rt_sign, x)(x)
@@ -402,19 +430,19 @@ static inline float rt_normal_f32(RtKey key, uint64_t stream, uint64_t sample, u
 {
     const RtBlock b = rt_philox_block(key, stream, sample, element >> 1);
     const uint32_t word = element & 1 ? b.w2 : b.w0;
-    const uint32_t turn = (element & 1 ? b.w3 : b.w1) >> 8; /* 24 bits                           */
+    const uint32_t turn = (element & 1 ? b.w3 : b.w1) >> 8; /* 24 bits */
     const uint32_t q = (turn + 0x200000u) >> 22;
-    const float r = (float)((int32_t)turn - (int32_t)(q << 22)) * 3.74507028e-7f;   /* 2 pi/2^24 */
+    const float r = (float)((int32_t)turn - (int32_t)(q << 22)) * 3.74507028e-7f; /* 2 pi/2^24 */
     const float y = (q & 1) ? rt_sin_near_f32(r) : rt_cos_near_f32(r);
     const float cosine = rt_from_f32(rt_bits_f32(y) ^ ((q + 1) << 30 & 0x80000000u));
-    const float rest = (float)(int32_t)(0x1000000u - (word >> 8)) * 0x1p-24f;       /* 1 - u1    */
+    const float rest = (float)(int32_t)(0x1000000u - (word >> 8)) * 0x1p-24f; /* 1 - u1 */
     return rt_sqrt_f32(-2.0f * rt_log_f32(rest)) * cosine;
 }
 
 static inline double rt_normal_f64(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
-    const double u1 = rt_uniform_f64(key, stream, sample, 2*element);
-    const double u2 = rt_uniform_f64(key, stream, sample, 2*element + 1);
+    const double u1 = rt_uniform_f64(key, stream, sample, 2 * element);
+    const double u2 = rt_uniform_f64(key, stream, sample, 2 * element + 1);
     return rt_sqrt_f64(-2.0 * rt_log_f64(1.0 - u1)) * rt_cos_f64(6.283185307179586 * u2);
 }
 

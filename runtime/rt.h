@@ -12,14 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "num.h"                                /* inline math, Philox, conversions */
+#include "num.h" /* inline math, Philox, conversions */
 
 /* ---- the arena ------------------------------------------------------------------------------ */
 
-#define RT_ALIGN          64
-#define RT_SIZE(type, n)  ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
-#define RT_AT(arena, at)  ((void *)((char *)(arena) + (at)))
-#define RT_UNUSED(x)      ((void)(x))
+#define RT_ALIGN         64
+#define RT_SIZE(type, n) ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
+#define RT_AT(arena, at) ((void *)((char *)(arena) + (at)))
+#define RT_UNUSED(x)     ((void)(x))
 
 enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
 
@@ -28,32 +28,32 @@ enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, 
  * share go over fixed ranges, at most RT_CHUNKS, so that no result depends on their number. */
 
 #if defined(_OPENMP)
-#define RT_PRAGMA(text)   _Pragma(#text)
+#define RT_PRAGMA(text) _Pragma(#text)
 #else
 #define RT_PRAGMA(text)
 #endif
 /* The next `loops` nested loops in parallel, the next loop in simd form (RT_SIMD takes reduction
    clauses), both at once; in parallel only where `work`, a count of elements, is worth it. */
-#define RT_PARALLEL_FOR(loops, work) \
+#define RT_PARALLEL_FOR(loops, work)                                                               \
     RT_PRAGMA(omp parallel for collapse(loops) schedule(static) if((work) >= RT_PARALLEL_MIN))
-#define RT_PARALLEL_SIMD(work) \
+#define RT_PARALLEL_SIMD(work)                                                                     \
     RT_PRAGMA(omp parallel for simd schedule(static) if(parallel: (work) >= RT_PARALLEL_MIN))
-#define RT_SIMD(...)      RT_PRAGMA(omp simd __VA_ARGS__)
-#if defined(__clang__)                          /* a simd loop that stays scalar is no mistake */
+#define RT_SIMD(...) RT_PRAGMA(omp simd __VA_ARGS__)
+#if defined(__clang__) /* a simd loop that stays scalar is no mistake */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
 enum {
-    RT_PARALLEL_MIN = 32768,                    /* elements */
-    RT_COLUMNS      = 128,                      /* columns that a thread sums at a time */
+    RT_PARALLEL_MIN = 32768, /* elements */
+    RT_COLUMNS = 128,        /* columns that a thread sums at a time */
 };
 
-static inline int rt_chunks(ptrdiff_t rows)     /* of at least 8 rows each, at most RT_CHUNKS    */
+static inline int rt_chunks(ptrdiff_t rows) /* of at least 8 rows each, at most RT_CHUNKS */
 {
     return rows < 16 ? 1 : rows / 8 > RT_CHUNKS ? RT_CHUNKS : (int)(rows / 8);
 }
 
-static inline ptrdiff_t rt_chunk(ptrdiff_t rows, int chunk, int chunks)     /* where one starts */
+static inline ptrdiff_t rt_chunk(ptrdiff_t rows, int chunk, int chunks) /* where one starts */
 {
     return rows * chunk / chunks;
 }
@@ -67,26 +67,26 @@ static inline double rt_sum_chunks(const double *part, int chunks)
 }
 
 /* Partial sums of columns: one row of n per chunk, zeroed before, added up in order afterwards. */
-#define RT_DEFINE_COLUMNS(real, suffix) \
-    static inline real *rt_zeros_##suffix(real *row, ptrdiff_t n) \
-    { \
-        for (ptrdiff_t i = 0; i < n; i++) \
-            row[i] = 0; \
-        return row; \
-    } \
-    static inline void rt_add_rows_##suffix(real *restrict to, const real *restrict rows, \
-                                            int n_rows, ptrdiff_t n, bool add) \
-    { \
-        for (ptrdiff_t i = 0; i < n; i++) \
-            to[i] = add ? to[i] + rows[i] : rows[i]; \
-        for (int row = 1; row < n_rows; row++) \
-            for (ptrdiff_t i = 0; i < n; i++) \
-                to[i] += rows[row*n + i]; \
+#define RT_DEFINE_COLUMNS(real, suffix)                                                            \
+    static inline real *rt_zeros_##suffix(real *row, ptrdiff_t n)                                  \
+    {                                                                                              \
+        for (ptrdiff_t i = 0; i < n; i++)                                                          \
+            row[i] = 0;                                                                            \
+        return row;                                                                                \
+    }                                                                                              \
+    static inline void rt_add_rows_##suffix(real *restrict to, const real *restrict rows,          \
+                                            int n_rows, ptrdiff_t n, bool add)                     \
+    {                                                                                              \
+        for (ptrdiff_t i = 0; i < n; i++)                                                          \
+            to[i] = add ? to[i] + rows[i] : rows[i];                                               \
+        for (int row = 1; row < n_rows; row++)                                                     \
+            for (ptrdiff_t i = 0; i < n; i++)                                                      \
+                to[i] += rows[row * n + i];                                                        \
     }
 RT_DEFINE_COLUMNS(float, f32)
 RT_DEFINE_COLUMNS(double, f64)
 
-static inline size_t rt_above(size_t at, size_t end)        /* the higher of two offsets */
+static inline size_t rt_above(size_t at, size_t end) /* the higher of two offsets */
 {
     return at > end ? at : end;
 }
@@ -99,172 +99,191 @@ typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
 typedef enum { RT_SGD, RT_ADAM, RT_ADAMW } RtOptKind;
 typedef enum { RT_CONSTANT, RT_LINEAR, RT_COSINE } RtSchedKind;
 
-typedef struct { RtInitKind kind; double value; } RtInit;   /* NORMAL: std; UNIFORM: bound */
+typedef struct {
+    RtInitKind kind;
+    double value;
+} RtInit; /* NORMAL: std; UNIFORM: bound */
 
-typedef struct {                                /* a size bound when the program starts          */
+typedef struct { /* a size bound when the program starts */
     const char *name;
-    bool        batch;                          /* the sample axis: not set by --dims            */
-    ptrdiff_t   value;                          /* from the train block; 0 = must be given       */
-    const char *where;                          /* "chargpt.model:4"                             */
+    bool batch;        /* the sample axis: not set by --dims */
+    ptrdiff_t value;   /* from the train block; 0 = must be given */
+    const char *where; /* "chargpt.model:4" */
 } RtDim;
 
-typedef struct { ptrdiff_t count, stride; } RtStack;
+typedef struct {
+    ptrdiff_t count, stride;
+} RtStack;
 
-typedef struct {                                /* one row stands for all repetitions of a stack */
-    const char *path;                           /* "h.*.attn.c_attn.weight": one * per stack     */
-    RtRole      role;
-    bool        decay;
-    int         rank;                           /* of one repetition                             */
-    ptrdiff_t   shape[RT_MAX_RANK];
-    ptrdiff_t   at;                             /* first element in the flat buffer              */
-    int         n_stacks;                       /* element (i, j) of nested stacks starts at     */
-    RtStack     stack[RT_MAX_STACKS];           /* at + i*stack[0].stride + j*stack[1].stride    */
-    RtInit      init;
-    const char *fit;                            /* "mean" or "std" of input fit_input, or NULL   */
-    int         fit_input;
+typedef struct {      /* one row stands for all repetitions of a stack */
+    const char *path; /* "h.*.attn.c_attn.weight": one * per stack */
+    RtRole role;
+    bool decay;
+    int rank; /* of one repetition */
+    ptrdiff_t shape[RT_MAX_RANK];
+    ptrdiff_t at;                 /* first element in the flat buffer */
+    int n_stacks;                 /* element (i, j) of nested stacks starts at */
+    RtStack stack[RT_MAX_STACKS]; /* at + i*stack[0].stride + j*stack[1].stride */
+    RtInit init;
+    const char *fit; /* "mean" or "std" of input fit_input, or NULL */
+    int fit_input;
     const char *where;
 } RtParam;
 
 typedef struct {
     const char *name;
-    RtType      type;                           /* RT_I32 or the model's real type               */
-    int         rank;                           /* sizes by input_shape; axis 0 is the batch     */
-    bool        ranged, has_ignore;             /* integers: lo <= v < hi, or v == ignore        */
-    int64_t     lo, hi, ignore;
-    const char *hi_name;                        /* the const that hi is, "V", or NULL            */
+    RtType type;             /* RT_I32 or the model's real type */
+    int rank;                /* sizes by input_shape; axis 0 is the batch */
+    bool ranged, has_ignore; /* integers: lo <= v < hi, or v == ignore */
+    int64_t lo, hi, ignore;
+    const char *hi_name; /* the const that hi is, "V", or NULL */
     const char *where;
 } RtInput;
 
-typedef struct {                                /* of real type                                  */
+typedef struct { /* of real type */
     const char *name;
-    int         rank;
+    int rank;
     const char *where;
-    uint32_t    needs;                          /* bit i: it depends on input i                  */
+    uint32_t needs; /* bit i: it depends on input i */
 } RtOutput;
 
-typedef struct {                                /* a mean over data: (sum, count)                */
+typedef struct { /* a mean over data: (sum, count) */
     const char *name;
-    const char *text;                           /* "mean(cross_entropy(logits, targets))"        */
-    double      weight;                         /* in the loss; 0 = metrics only                 */
+    const char *text; /* "mean(cross_entropy(logits, targets))" */
+    double weight;    /* in the loss; 0 = metrics only */
     const char *where;
 } RtSlot;
 
-typedef struct { const char *name, *where; } RtMetric;
+typedef struct {
+    const char *name, *where;
+} RtMetric;
 
-typedef struct {                                /* a loss and what it trains: elements from..to-1 */
+typedef struct { /* a loss and what it trains: elements from..to-1 */
     const char *loss;
-    ptrdiff_t   from, to;
-    RtOptKind   optimizer;
+    ptrdiff_t from, to;
+    RtOptKind optimizer;
     const char *where;
 } RtObjective;
 
 typedef enum { RT_MAP_WINDOW, RT_MAP_COL, RT_MAP_COLS } RtMapKind;
-typedef struct { int input; RtMapKind kind; const char *column; const char *where; } RtMap;
-                                                /* ranges by RtModel.map_range                   */
+typedef struct {
+    int input;
+    RtMapKind kind;
+    const char *column;
+    const char *where;
+} RtMap;
+/* ranges by RtModel.map_range                   */
 
-typedef struct {                                /* the train block: defaults of the flags        */
-    bool        present;
-    const char *reader, *path, *val_path;       /* reader: "text", "csv", "tokens" or NULL       */
-    double      split;                          /* training share of the data                    */
-    bool        header;                         /* csv: the first row names the columns          */
-    const char *vocab;                          /* text: "bytes" or "chars"                      */
+typedef struct { /* the train block: defaults of the flags */
+    bool present;
+    const char *reader, *path, *val_path; /* reader: "text", "csv", "tokens" or NULL */
+    double split;                         /* training share of the data */
+    bool header;                          /* csv: the first row names the columns */
+    const char *vocab;                    /* text: "bytes" or "chars" */
     const RtMap *maps;
-    int         n_maps;
-    int64_t     batch, accumulate;
-    RtOptKind   optimizer;
-    double      beta1, beta2, eps, momentum, weight_decay;
-    bool        nesterov;
+    int n_maps;
+    int64_t batch, accumulate;
+    RtOptKind optimizer;
+    double beta1, beta2, eps, momentum, weight_decay;
+    bool nesterov;
     RtSchedKind schedule;
-    double      lr, lr_end;
-    int64_t     warmup, decay_steps;            /* decay_steps 0 = steps                         */
-    double      clip;                           /* 0 = no clipping                               */
-    int64_t     steps, eval_every, save_every, log_every, keep;
-    uint64_t    seed;
-    const char *out;                            /* NULL = <model>.run                            */
+    double lr, lr_end;
+    int64_t warmup, decay_steps; /* decay_steps 0 = steps */
+    double clip;                 /* 0 = no clipping */
+    int64_t steps, eval_every, save_every, log_every, keep;
+    uint64_t seed;
+    const char *out; /* NULL = <model>.run */
     const char *where;
 } RtTrain;
 
-typedef struct RtRun  RtRun;
+typedef struct RtRun RtRun;
 typedef struct RtStep RtStep;
 
 typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
 
 typedef struct {
-    const char        *name;                    /* "chargpt"                                     */
-    const char        *source;                  /* "chargpt.model"                               */
-    uint32_t           source_crc;              /* of its text; program hash of checkpoints      */
-    RtType             real;
-    const RtDim       *dims;       int n_dims;
-    const RtParam     *params;     int n_params;
-    ptrdiff_t          n_elems;                 /* of the flat parameter buffer                  */
-    const RtInput     *inputs;     int n_inputs;
-    const RtOutput    *outputs;    int n_outputs;
-    const RtSlot      *slots;      int n_slots;
-    const RtMetric    *metrics;    int n_metrics;
-    const RtObjective *objectives; int n_objectives;
-    RtTrain            train;
+    const char *name;    /* "chargpt" */
+    const char *source;  /* "chargpt.model" */
+    uint32_t source_crc; /* of its text; program hash of checkpoints */
+    RtType real;
+    const RtDim *dims;
+    int n_dims;
+    const RtParam *params;
+    int n_params;
+    ptrdiff_t n_elems; /* of the flat parameter buffer */
+    const RtInput *inputs;
+    int n_inputs;
+    const RtOutput *outputs;
+    int n_outputs;
+    const RtSlot *slots;
+    int n_slots;
+    const RtMetric *metrics;
+    int n_metrics;
+    const RtObjective *objectives;
+    int n_objectives;
+    RtTrain train;
 
     /* dims: values in the order of .dims */
-    const char *(*check_dims)(const ptrdiff_t *dims);       /* NULL, or the constraint that fails */
-    void   (*input_shape)(const ptrdiff_t *dims, int input, ptrdiff_t *shape);
-    void   (*output_shape)(const ptrdiff_t *dims, int output, ptrdiff_t *shape);
-    void   (*map_range)(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi);
+    const char *(*check_dims)(const ptrdiff_t *dims); /* NULL, or the constraint that fails */
+    void (*input_shape)(const ptrdiff_t *dims, int input, ptrdiff_t *shape);
+    void (*output_shape)(const ptrdiff_t *dims, int output, ptrdiff_t *shape);
+    void (*map_range)(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi);
     size_t (*arena_bytes)(const ptrdiff_t *dims, RtEntry entry);
-    void   (*step)(RtRun *run, RtStep *s);                  /* one update; NULL without a loss   */
-    void   (*evaluate)(RtRun *run, RtStep *s);              /* adds sums and counts of one batch */
-    void   (*forward)(RtRun *run, RtStep *s);               /* fills run->outputs; or NULL       */
-    void   (*metric_values)(const double *mean, double *value);   /* from means of the slots     */
+    void (*step)(RtRun *run, RtStep *s);     /* one update; NULL without a loss */
+    void (*evaluate)(RtRun *run, RtStep *s); /* adds sums and counts of one batch */
+    void (*forward)(RtRun *run, RtStep *s);  /* fills run->outputs; or NULL */
+    void (*metric_values)(const double *mean, double *value); /* from means of the slots */
 } RtModel;
 
 /* ---- what a step reads and writes ----------------------------------------------------------- */
 
-struct RtStep {                                 /* device memory on a GPU                        */
-    double   sum[RT_MAX_SLOTS];                 /* of the slots, over the update                 */
-    double   count[RT_MAX_SLOTS];               /* over the whole global batch, before backward  */
-    double   seed[RT_MAX_SLOTS];                /* weight / count; 0 where the count is 0        */
-    RtKey    key;                               /* of the generator: run seed and step           */
-    int64_t  sample;                            /* index in the update of the micro-step's first */
-    bool     add;                               /* gradients: false = the first write replaces   */
-    bool     finite;                            /* all gradients of all ranks are finite         */
-    double   norm;                              /* global norm of the gradient                   */
-    double   factor;                            /* the update multiplies gradients with: clip    */
-    double   lr;
-    int64_t  applied;                           /* updates applied before this one               */
+struct RtStep {                 /* device memory on a GPU */
+    double sum[RT_MAX_SLOTS];   /* of the slots, over the update */
+    double count[RT_MAX_SLOTS]; /* over the whole global batch, before backward */
+    double seed[RT_MAX_SLOTS];  /* weight / count; 0 where the count is 0 */
+    RtKey key;                  /* of the generator: run seed and step */
+    int64_t sample;             /* index in the update of the micro-step's first */
+    bool add;                   /* gradients: false = the first write replaces */
+    bool finite;                /* all gradients of all ranks are finite */
+    double norm;                /* global norm of the gradient */
+    double factor;              /* the update multiplies gradients with: clip */
+    double lr;
+    int64_t applied; /* updates applied before this one */
 };
 
-struct RtRun {                                  /* the part that emitted code sees               */
+struct RtRun { /* the part that emitted code sees */
     const RtModel *model;
-    void       *p, *d_p;                        /* flat parameters and gradients, real type      */
-    void       *arena;
-    int         micro_steps;                    /* of this update                                */
-    ptrdiff_t   dims[RT_MAX_DIMS];              /* of the current micro-step or batch            */
-    const void *inputs[RT_MAX_DIMS];            /* of the current micro-step or batch            */
-    void       *outputs[RT_MAX_DIMS];           /* filled by forward                             */
-    struct RtState *state;                      /* core/train.c's own: options, data, optimizer  */
+    void *p, *d_p; /* flat parameters and gradients, real type */
+    void *arena;
+    int micro_steps;                 /* of this update */
+    ptrdiff_t dims[RT_MAX_DIMS];     /* of the current micro-step or batch */
+    const void *inputs[RT_MAX_DIMS]; /* of the current micro-step or batch */
+    void *outputs[RT_MAX_DIMS];      /* filled by forward */
+    struct RtState *state;           /* core/train.c's own: options, data, optimizer */
 };
 
-void rt_begin_step(RtRun *run, RtStep *s);      /* sums and counts 0, key, rate                  */
-void rt_begin_micro(RtRun *run, RtStep *s, int micro);      /* dims, inputs, sample              */
-void rt_seed_losses(RtRun *run, RtStep *s);     /* counts over all ranks; weight / count, 0 if 0 */
-void rt_reduce_gradients(RtRun *run, RtStep *s);            /* sum over ranks                    */
-void rt_finite_and_norm(RtRun *run, RtStep *s); /* finite? global norm                           */
-void rt_clip(RtRun *run, RtStep *s);            /* factor = min(1, clip / norm)                  */
-void rt_update_sgd(RtRun *run, RtStep *s);      /* each: nothing unless s->finite                */
+void rt_begin_step(RtRun *run, RtStep *s);             /* sums and counts 0, key, rate */
+void rt_begin_micro(RtRun *run, RtStep *s, int micro); /* dims, inputs, sample */
+void rt_seed_losses(RtRun *run, RtStep *s);      /* counts over all ranks; weight / count, 0 if 0 */
+void rt_reduce_gradients(RtRun *run, RtStep *s); /* sum over ranks */
+void rt_finite_and_norm(RtRun *run, RtStep *s);  /* finite? global norm */
+void rt_clip(RtRun *run, RtStep *s);             /* factor = min(1, clip / norm) */
+void rt_update_sgd(RtRun *run, RtStep *s);       /* each: nothing unless s->finite */
 void rt_update_adam(RtRun *run, RtStep *s);
 void rt_update_adamw(RtRun *run, RtStep *s);
-void rt_end_step(RtRun *run, RtStep *s);        /* counters advance on applied updates           */
+void rt_end_step(RtRun *run, RtStep *s); /* counters advance on applied updates */
 
 /* ---- cpu: products and attention ------------------------------------------------------------ */
 
 /* c[m,n] (+)= a[m,k] @ b[k,n] (+ bias[n]) for each of batch[0]*batch[1] problems. ta: a is stored
    [k,m]; tb: b is stored [n,k]. lda.. are row strides of the stored matrices, 0 = dense. */
 typedef struct {
-    ptrdiff_t   m, n, k;
-    bool        ta, tb, add;
-    ptrdiff_t   lda, ldb, ldc;
-    ptrdiff_t   batch[2];                       /* 0 = 1                                         */
-    ptrdiff_t   step_a[2], step_b[2], step_c[2];            /* elements per batch index          */
-    const void *bias;                           /* or NULL; not with add                         */
+    ptrdiff_t m, n, k;
+    bool ta, tb, add;
+    ptrdiff_t lda, ldb, ldc;
+    ptrdiff_t batch[2];                        /* 0 = 1 */
+    ptrdiff_t step_a[2], step_b[2], step_c[2]; /* elements per batch index */
+    const void *bias;                          /* or NULL; not with add */
 } RtMatmul;
 
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p);
@@ -272,13 +291,15 @@ void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p);
 
 /* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
    A step gives the distance of b, h and t in elements; the last axis is dense. lse[b,h,t] dense. */
-typedef struct { ptrdiff_t b, h, t; } RtHeads;
+typedef struct {
+    ptrdiff_t b, h, t;
+} RtHeads;
 typedef struct {
     ptrdiff_t B, H, T, S, D, E;
-    double    scale;
-    bool      causal;
-    RtHeads   q, k, v, y;                       /* gradients have steps of their own:            */
-    RtHeads   d_q, d_k, d_v, d_y;
+    double scale;
+    bool causal;
+    RtHeads q, k, v, y; /* gradients have steps of their own: */
+    RtHeads d_q, d_k, d_v, d_y;
 } RtAttention;
 
 void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v,

@@ -17,48 +17,48 @@
 /* All allocation and file I/O goes through these two tables, so that tests can inject faults:
    RT_FAULT=alloc:N, io:CALL:N:ERRNO, io:short, io:eintr, io:kill:N (see base.c). */
 typedef struct {
-    void *(*alloc)(size_t bytes);               /* zeroed, RT_ALIGN-aligned; NULL = no memory    */
-    void  (*free)(void *at);
+    void *(*alloc)(size_t bytes); /* zeroed, RT_ALIGN-aligned; NULL = no memory */
+    void (*free)(void *at);
 } RtMem;
 typedef struct {
-    int     (*open)(const char *path, int flags, int mode);
+    int (*open)(const char *path, int flags, int mode);
     ssize_t (*read)(int fd, void *to, size_t n);
     ssize_t (*write)(int fd, const void *from, size_t n);
-    int     (*fsync)(int fd);
-    int     (*close)(int fd);
-    int     (*rename)(const char *from, const char *to);
-    int     (*unlink)(const char *path);
-    int     (*mkdir)(const char *path, int mode);
+    int (*fsync)(int fd);
+    int (*close)(int fd);
+    int (*rename)(const char *from, const char *to);
+    int (*unlink)(const char *path);
+    int (*mkdir)(const char *path, int mode);
 } RtIo;
 extern RtMem rt_mem;
-extern RtIo  rt_io;
+extern RtIo rt_io;
 
 enum { RT_EXIT_FAIL = 1, RT_EXIT_USAGE = 2, RT_EXIT_REQUEUE = 75, RT_EXIT_INTERRUPT = 130 };
 
 __attribute__((noreturn, format(printf, 2, 3))) void rt_fail(int exit_code, const char *fmt, ...);
 __attribute__((format(printf, 1, 2))) void rt_warn(const char *fmt, ...);
-void  *rt_alloc(size_t bytes, const char *what);            /* never NULL: fails with the sizes  */
-char  *rt_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));   /* allocated text */
-const char *rt_keep(char *text);                            /* freed by rt_base_end              */
-void   rt_base_end(void);                                   /* frees what rt_keep was given      */
-extern void (*rt_before_message)(void);                     /* ends a progress line; or NULL     */
-void   rt_base_init(void);                                  /* reads RT_FAULT                    */
-void   rt_free(void *at);                                   /* what the others here allocated    */
-double rt_now(void);                                        /* seconds, monotonic                */
-double rt_memory_free(void);                                /* bytes; -1 = unknown               */
-double rt_memory_peak(void);                                /* of this process; -1 = unknown     */
-double rt_processor_quota(void);                            /* of the container; 0 = none        */
+void *rt_alloc(size_t bytes, const char *what); /* never NULL: fails with the sizes */
+char *rt_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* allocated text */
+const char *rt_keep(char *text);        /* freed by rt_base_end */
+void rt_base_end(void);                 /* frees what rt_keep was given */
+extern void (*rt_before_message)(void); /* ends a progress line; or NULL */
+void rt_base_init(void);                /* reads RT_FAULT */
+void rt_free(void *at);                 /* what the others here allocated */
+double rt_now(void);                    /* seconds, monotonic */
+double rt_memory_free(void);            /* bytes; -1 = unknown */
+double rt_memory_peak(void);            /* of this process; -1 = unknown */
+double rt_processor_quota(void);        /* of the container; 0 = none */
 enum { RT_BYTES_TEXT = 32 };
-const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT]);           /* "12.5 MiB"            */
-int    rt_open(const char *path, int flags, int mode);      /* like open(), never EINTR          */
-ssize_t rt_read_some(int fd, void *to, size_t n);           /* like read(), never EINTR          */
-int    rt_write_all(int fd, const void *data, size_t len);  /* 0, or -1 with errno               */
-int    rt_fsync(int fd);                                    /* 0, or -1 with errno               */
-int    rt_fsync_directory_of(const char *path);             /* the folder that holds path        */
+const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT]); /* "12.5 MiB" */
+int rt_open(const char *path, int flags, int mode);           /* like open(), never EINTR */
+ssize_t rt_read_some(int fd, void *to, size_t n);             /* like read(), never EINTR */
+int rt_write_all(int fd, const void *data, size_t len);       /* 0, or -1 with errno */
+int rt_fsync(int fd);                                         /* 0, or -1 with errno */
+int rt_fsync_directory_of(const char *path);                  /* the folder that holds path */
 /* Whole file, a NUL byte behind it; .gz is expanded. limit: of bytes, as stored and expanded. */
-void  *rt_read_file(const char *path, size_t limit, size_t *len);
+void *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
-int    rt_write_atomic(const char *path, const void *data, size_t len);
+int rt_write_atomic(const char *path, const void *data, size_t len);
 
 /* ---- data: readers and order ---------------------------------------------------------------- */
 
@@ -71,44 +71,46 @@ RtData *rt_data_open(const RtModel *m, const RtTrain *t, const ptrdiff_t *dims, 
 /* Encodes and decodes only, without any file: of a model trained on text, with the vocabulary of
    its checkpoint. NULL: the data have no vocabulary (ids are all there is). */
 RtData *rt_data_open_vocab(const RtModel *m, const RtTrain *t, const char *vocab);
-void    rt_data_close(RtData *d);
-int64_t rt_data_samples(const RtData *d, RtSplit split);    /* N: samples of one epoch           */
+void rt_data_close(RtData *d);
+int64_t rt_data_samples(const RtData *d, RtSplit split); /* N: samples of one epoch */
 /* Fills n samples into inputs[] (one buffer per input, n rows). Training: sample i of the run is
    element i mod N of the permutation of epoch i div N; validation: in order. */
-void    rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdiff_t n,
-                     void *const *inputs);
+void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdiff_t n,
+                  void *const *inputs);
 /* What validation over the whole split still needs when windows do not divide it: the length of
    the last, shorter window (0 = none), usable only if the model's dim allows it. */
 ptrdiff_t rt_data_tail(const RtData *d, RtSplit split);
-void    rt_data_fill_tail(RtData *d, RtSplit split, void *const *inputs);
-const char *rt_data_vocab(const RtData *d);                 /* JSON array of strings, NULL = none */
+void rt_data_fill_tail(RtData *d, RtSplit split, void *const *inputs);
+const char *rt_data_vocab(const RtData *d); /* JSON array of strings, NULL = none */
 /* Tokens of a text; -1: a character outside the vocabulary. */
 int64_t rt_data_encode(const RtData *d, const char *text, int32_t *ids, int64_t cap);
-const char *rt_data_decode(const RtData *d, int32_t id);    /* text of a token                   */
+const char *rt_data_decode(const RtData *d, int32_t id); /* text of a token */
 uint64_t rt_data_hash(const RtData *d);
-void    rt_data_fit(RtData *d, const RtModel *m, void *p);  /* constants from the training split */
-uint64_t rt_permute(uint64_t i, uint64_t n, uint64_t key);  /* bijection on 0..n-1               */
+void rt_data_fit(RtData *d, const RtModel *m, void *p);    /* constants from the training split */
+uint64_t rt_permute(uint64_t i, uint64_t n, uint64_t key); /* bijection on 0..n-1 */
 /* The code point at s; *length 0 where the bytes are no UTF-8. */
-int32_t  rt_utf8_decode(const uint8_t *s, size_t left, int *length);
+int32_t rt_utf8_decode(const uint8_t *s, size_t left, int *length);
 
 /* ---- checkpoint ----------------------------------------------------------------------------- */
 
-typedef struct {                                /* what a checkpoint holds besides tensors       */
-    int64_t  step;                              /* position: updates done, applied or skipped    */
-    int64_t  applied, skipped, samples;         /* samples: of the run, drawn so far             */
+typedef struct {                       /* what a checkpoint holds besides tensors */
+    int64_t step;                      /* position: updates done, applied or skipped */
+    int64_t applied, skipped, samples; /* samples: of the run, drawn so far */
     uint64_t seed, data_hash;
-    double   best_val;                          /* NAN = none yet                                */
-    const char *vocab;                          /* JSON array or NULL                            */
-    const char *config;                         /* JSON object: resolved settings                */
+    double best_val;    /* NAN = none yet */
+    const char *vocab;  /* JSON array or NULL */
+    const char *config; /* JSON object: resolved settings */
 } RtCheckpoint;
 
-typedef struct { const char *name; void *at; } RtStateTensor;   /* "m", "v": flat, as parameters */
+typedef struct {
+    const char *name;
+    void *at;
+} RtStateTensor; /* "m", "v": flat, as parameters */
 
 /* Writes DIR/step-%08lld atomically (checkpoints-and-faults.md 1); returns 0, or -1 after a warning
    (training goes on; the previous checkpoint is intact). Removes older ones beyond keep. */
-int  rt_checkpoint_save(const char *dir, const RtModel *m, const void *p,
-                        const RtStateTensor *state, int n_state, const RtCheckpoint *c,
-                        int64_t keep);
+int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const RtStateTensor *state,
+                       int n_state, const RtCheckpoint *c, int64_t keep);
 /* path: a step directory, or a run directory (newest complete one; falls back loudly over damaged
    ones). Returns the directory loaded, NULL if `path` is a run directory without checkpoints. state
    may be NULL: only the parameters (generate). p NULL: only the manifest, nothing is hashed. */
@@ -120,125 +122,135 @@ void rt_checkpoint_clean(const char *dir, const char *loaded);
 
 /* ---- core/params.c: the flat buffer by name ------------------------------------------------- */
 
-enum { RT_NAME_TEXT = 512 };                    /* longest logical name, with its NUL            */
+enum { RT_NAME_TEXT = 512 }; /* longest logical name, with its NUL */
 
-ptrdiff_t rt_param_elems(const RtParam *q);     /* of one repetition                             */
-ptrdiff_t rt_param_repeats(const RtParam *q);   /* product of the stack counts                   */
-ptrdiff_t rt_param_at(const RtParam *q, ptrdiff_t repeat);  /* first element of a repetition     */
+ptrdiff_t rt_param_elems(const RtParam *q);                /* of one repetition */
+ptrdiff_t rt_param_repeats(const RtParam *q);              /* product of the stack counts */
+ptrdiff_t rt_param_at(const RtParam *q, ptrdiff_t repeat); /* first element of a repetition */
 /* "h.3.attn.c_attn.weight" for repetition 3 of "h.*.attn.c_attn.weight" */
 const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_TEXT]);
-ptrdiff_t rt_params_count(const RtModel *m, bool trained_only);         /* elements in all       */
-void      rt_params_init(const RtModel *m, uint64_t seed, void *p);     /* keyed by logical name */
-void      rt_params_print(const RtModel *m, FILE *to);                  /* the table             */
-uint64_t  rt_hash_text(const char *text);       /* 64-bit FNV-1a: streams of names               */
-size_t    rt_real_bytes(const RtModel *m);      /* 4 or 8                                        */
+ptrdiff_t rt_params_count(const RtModel *m, bool trained_only); /* elements in all */
+void rt_params_init(const RtModel *m, uint64_t seed, void *p);  /* keyed by logical name */
+void rt_params_print(const RtModel *m, FILE *to);               /* the table */
+uint64_t rt_hash_text(const char *text); /* 64-bit FNV-1a: streams of names */
+size_t rt_real_bytes(const RtModel *m);  /* 4 or 8 */
 
 /* ---- optim/: schedules and updates ---------------------------------------------------------- */
 
-typedef struct { ptrdiff_t from, to; bool decay; } RtPiece;             /* of the flat buffer    */
-enum { RT_PIECE = 1 << 15 };                    /* most elements of a piece                      */
+typedef struct {
+    ptrdiff_t from, to;
+    bool decay;
+} RtPiece;                   /* of the flat buffer */
+enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 
 /* Pieces of the trained parameters in flat order; independent of the thread count. */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
-int      rt_optim_states(const RtTrain *t);     /* flat buffers beside the parameters: 0, 1 or 2 */
-double   rt_schedule_lr(const RtTrain *t, int64_t applied);             /* of the update to come */
+int rt_optim_states(const RtTrain *t); /* flat buffers beside the parameters: 0, 1 or 2 */
+double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to come */
 
 /* ---- core/options.c, help.c, config.c: settings --------------------------------------------- */
 
 typedef enum { RT_DO_TRAIN = 1, RT_DO_EVAL = 2, RT_DO_GENERATE = 4 } RtCommand;
 
 typedef struct {
-    const char *program;                        /* argv[0]                                       */
-    RtCommand   command;
-    RtTrain     train;                          /* the train block, flags applied                */
-    ptrdiff_t   dims[RT_MAX_DIMS];              /* batch dims: samples of a micro-step           */
-    uint64_t    given;                          /* bit i: row i of the option table was given    */
-    uint32_t    dims_given;                     /* bit i: dim i was given                        */
-    int64_t     threads;
-    const char *resume;                         /* "none", "auto" or a path                      */
-    bool        dry_run, force;
-    const char *checkpoint;                     /* eval, generate: NULL = newest of the run      */
+    const char *program; /* argv[0] */
+    RtCommand command;
+    RtTrain train;               /* the train block, flags applied */
+    ptrdiff_t dims[RT_MAX_DIMS]; /* batch dims: samples of a micro-step */
+    uint64_t given;              /* bit i: row i of the option table was given */
+    uint32_t dims_given;         /* bit i: dim i was given */
+    int64_t threads;
+    const char *resume; /* "none", "auto" or a path */
+    bool dry_run, force;
+    const char *checkpoint; /* eval, generate: NULL = newest of the run */
     const char *prompt;
-    int64_t     tokens, top_k;
-    double      temperature;
-    double      started;                        /* rt_now when the program began                 */
-    bool        help, version;
+    int64_t tokens, top_k;
+    double temperature;
+    double started; /* rt_now when the program began */
+    bool help, version;
 } RtOptions;
 
 typedef enum {
-    RT_OPT_INT, RT_OPT_UINT, RT_OPT_REAL, RT_OPT_TEXT, RT_OPT_DIMS, RT_OPT_FLAG,
+    RT_OPT_INT,
+    RT_OPT_UINT,
+    RT_OPT_REAL,
+    RT_OPT_TEXT,
+    RT_OPT_DIMS,
+    RT_OPT_FLAG,
 } RtOptType;
 
-typedef struct {                                /* one row serves parser, --help and config.json */
-    const char *name;                           /* without the dashes                            */
-    RtOptType   type;
-    size_t      at;                             /* offset in RtOptions                           */
-    int         commands;                       /* or of RtCommand                               */
-    double      lo, hi;                         /* of numbers                                    */
-    const char *value;                          /* how help calls it: "N"                        */
+typedef struct {      /* one row serves parser, --help and config.json */
+    const char *name; /* without the dashes */
+    RtOptType type;
+    size_t at;         /* offset in RtOptions */
+    int commands;      /* or of RtCommand */
+    double lo, hi;     /* of numbers */
+    const char *value; /* how help calls it: "N" */
     const char *text;
-    bool        saved;                          /* in config.json, taken over by --resume        */
+    bool saved; /* in config.json, taken over by --resume */
 } RtOption;
 
 extern const RtOption rt_options[];
-extern const int      rt_n_options;
+extern const int rt_n_options;
 
 /* Prints help or a message and ends the program where that is asked for or needed. */
 RtOptions rt_options_parse(const RtModel *m, int argc, char **argv);
 /* Checks batch, accumulate and dims against each other; fills the batch dims. */
-void      rt_options_settle(const RtModel *m, RtOptions *o);
-bool      rt_option_applies(const RtModel *m, const RtOption *row);     /* to this model         */
-int       rt_option_index(const char *name);    /* row, -1 = none                                */
-void      rt_help_print(const RtModel *m, const RtOptions *o, FILE *to);
+void rt_options_settle(const RtModel *m, RtOptions *o);
+bool rt_option_applies(const RtModel *m, const RtOption *row); /* to this model */
+int rt_option_index(const char *name);                         /* row, -1 = none */
+void rt_help_print(const RtModel *m, const RtOptions *o, FILE *to);
 /* The candidate nearest to a mistyped word, or NULL. */
 const char *rt_suggest(const char *word, const char *const *words, int n);
 
 /* JSON object of all settings; and back: settings that were not given come from it. to: where the
    differences are told, or NULL. */
-char     *rt_config_text(const RtModel *m, const RtOptions *o);
-void      rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to);
+char *rt_config_text(const RtModel *m, const RtOptions *o);
+void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to);
 
 /* ---- core/run.c: one model with its buffers ------------------------------------------------- */
 
-typedef struct {                                /* means of all slots over a data set or update  */
-    double mean[RT_MAX_SLOTS];                  /* NAN where the count is 0                      */
+typedef struct {               /* means of all slots over a data set or update */
+    double mean[RT_MAX_SLOTS]; /* NAN where the count is 0 */
     double count[RT_MAX_SLOTS];
-    double loss;                                /* sum of weight * mean; an empty mean counts 0  */
+    double loss; /* sum of weight * mean; an empty mean counts 0 */
     double metric[RT_MAX_SLOTS];
     double samples;
 } RtMeans;
 
-typedef struct { double params, gradients, state, arena, inputs, outputs, total; } RtMemory;
+typedef struct {
+    double params, gradients, state, arena, inputs, outputs, total;
+} RtMemory;
 
 typedef struct RtState RtState;
 struct RtState {
     const RtOptions *opt;
-    RtData    *data;
-    int        n_states;                        /* optimizer: m, v                               */
-    void      *m, *v;
-    RtPiece   *pieces;
-    double    *piece_sums;                      /* of squares, one per piece                     */
-    int        n_pieces;
-    ptrdiff_t  row_elems[RT_MAX_DIMS];          /* of an input: elements of a sample             */
-    void      *rows[RT_MAX_DIMS];               /* samples of a whole update, or of a batch      */
-    ptrdiff_t  row_cap;                         /* samples that fit there                        */
-    int64_t    step, applied, skipped;          /* updates done; counters of the run             */
-    int64_t    samples;                         /* of the run, drawn so far                      */
-    int64_t    empty;                           /* updates in which a loss had no valid element  */
-    double     best_val;
+    RtData *data;
+    int n_states; /* optimizer: m, v */
+    void *m, *v;
+    RtPiece *pieces;
+    double *piece_sums; /* of squares, one per piece */
+    int n_pieces;
+    ptrdiff_t row_elems[RT_MAX_DIMS]; /* of an input: elements of a sample */
+    void *rows[RT_MAX_DIMS];          /* samples of a whole update, or of a batch */
+    ptrdiff_t row_cap;                /* samples that fit there */
+    int64_t step, applied, skipped;   /* updates done; counters of the run */
+    int64_t samples;                  /* of the run, drawn so far */
+    int64_t empty;                    /* updates in which a loss had no valid element */
+    double best_val;
 };
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 
 /* Bytes of everything a run allocates at these settings. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use);
-RtRun   *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use);
-void     rt_run_free(RtRun *run);
-RtMeans  rt_run_means(const RtModel *m, const RtStep *s);
-RtMeans  rt_run_step(RtRun *run, RtStep *s);    /* one update                                    */
-RtMeans  rt_run_evaluate(RtRun *run, RtSplit split);        /* over the whole split              */
-void     rt_run_forward(RtRun *run);            /* outputs from rows and dims                    */
-int      rt_run_save(RtRun *run, const char *dir);          /* 0, or -1 after a warning          */
+RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use);
+void rt_run_free(RtRun *run);
+RtMeans rt_run_means(const RtModel *m, const RtStep *s);
+RtMeans rt_run_step(RtRun *run, RtStep *s);         /* one update */
+RtMeans rt_run_evaluate(RtRun *run, RtSplit split); /* over the whole split */
+void rt_run_forward(RtRun *run);                    /* outputs from rows and dims */
+int rt_run_save(RtRun *run, const char *dir);       /* 0, or -1 after a warning */
 /* The manifest of a checkpoint alone; the directory, or NULL: none there. Texts live on. */
 const char *rt_run_peek(const RtModel *m, const char *path, RtCheckpoint *c);
 /* NULL: no checkpoint there. with_state false: parameters only. */
@@ -247,42 +259,42 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
 /* ---- core/log.c: what a person and a program read ------------------------------------------- */
 
 typedef struct {
-    int     fd;                                 /* metrics.jsonl, -1 = none                      */
-    bool    live;                               /* a terminal: one line, updated in place        */
-    bool    open_line;
-    int64_t steps, every;                       /* plain lines every so many steps               */
-    double  started, last_shown, program;       /* program: when it began                        */
-    double  seconds;                            /* of the steps after the first                  */
-    double  recent_seconds, recent_steps;       /* the same, fading                              */
+    int fd;    /* metrics.jsonl, -1 = none */
+    bool live; /* a terminal: one line, updated in place */
+    bool open_line;
+    int64_t steps, every;                /* plain lines every so many steps */
+    double started, last_shown, program; /* program: when it began */
+    double seconds;                      /* of the steps after the first */
+    double recent_seconds, recent_steps; /* the same, fading */
     int64_t counted;
-    int64_t unit;                               /* tokens or samples per sample                  */
-    const char *unit_name;                      /* "tokens" or "samples"                         */
+    int64_t unit;          /* tokens or samples per sample */
+    const char *unit_name; /* "tokens" or "samples" */
 } RtLog;
 
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from);
-void  rt_log_begin(RtLog *log);                 /* log stays where it is from here on            */
+void rt_log_begin(RtLog *log); /* log stays where it is from here on */
 /* The first record of a process; checkpoint: what it goes on from, NULL = a fresh run. */
-void  rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint);
-void  rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
-                  double seconds);
-void  rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
-                        bool best);
+void rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint);
+void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
+                 double seconds);
+void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
+                       bool best);
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
-void  rt_log_close(RtLog *log);
+void rt_log_close(RtLog *log);
 
 /* ---- core/threads.c -------------------------------------------------------------------------- */
 
-void rt_threads_tame(char **argv);              /* may start the program anew; first in main     */
-void rt_threads_set(RtOptions *o);              /* --threads, or what the machine offers         */
+void rt_threads_tame(char **argv); /* may start the program anew; first in main */
+void rt_threads_set(RtOptions *o); /* --threads, or what the machine offers */
 
 /* ---- core/signal.c -------------------------------------------------------------------------- */
 
-void rt_signal_catch(void);                     /* SIGINT, SIGTERM, SIGUSR1                      */
-int  rt_signal_pending(void);                   /* signal number, 0 = none                       */
+void rt_signal_catch(void);  /* SIGINT, SIGTERM, SIGUSR1 */
+int rt_signal_pending(void); /* signal number, 0 = none */
 
 /* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------ */
 
-const char *rt_generate_possible(const RtModel *m);         /* NULL, or why it is not            */
+const char *rt_generate_possible(const RtModel *m); /* NULL, or why it is not */
 int rt_do_evaluate(const RtModel *m, RtOptions *o);
 int rt_do_generate(const RtModel *m, RtOptions *o);
 

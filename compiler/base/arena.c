@@ -12,24 +12,18 @@ enum { BLOCK_BYTES = 1 << 18, ALIGN = 16 };
 
 typedef struct Block {
     struct Block *next;
-    size_t        size, used;                   /* bytes of data, bytes handed out */
+    size_t size, used; /* bytes of data, bytes handed out */
 } Block;
 
 struct Arena {
     Block *first;
-    Block *now;                                 /* the block being filled */
+    Block *now; /* the block being filled */
 };
 
-static size_t align_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
+static size_t align_up(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 /* The data of a block starts behind its header. */
-static char *block_data(Block *b)
-{
-    return (char *)b + align_up(sizeof *b);
-}
+static char *block_data(Block *b) { return (char *)b + align_up(sizeof *b); }
 
 static Block *block_new(size_t bytes)
 {
@@ -48,7 +42,7 @@ static Block *block_new(size_t bytes)
 Arena *arena_new(void)
 {
     Block *b = block_new(0);
-    Arena *a = (Arena *)block_data(b);          /* the arena lives in its own first block */
+    Arena *a = (Arena *)block_data(b); /* the arena lives in its own first block */
     b->used = align_up(sizeof *a);
     a->first = b;
     a->now = b;
@@ -79,7 +73,7 @@ void *arena_alloc(Arena *a, size_t bytes)
     size_t need = align_up(bytes);
     while (a->now->size - a->now->used < need) {
         if (a->now->next == NULL || a->now->next->size < need) {
-            Block *b = block_new(need);         /* in front of blocks that are too small */
+            Block *b = block_new(need); /* in front of blocks that are too small */
             b->next = a->now->next;
             a->now->next = b;
         }
@@ -99,11 +93,11 @@ char *arena_strndup(Arena *a, const char *s, size_t len)
 
 char *arena_printf(Arena *a, const char *fmt, ...)
 {
-    char    small[200];
+    char small[200];
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int   len = vsnprintf(small, sizeof small, fmt, ap);
+    int len = vsnprintf(small, sizeof small, fmt, ap);
     char *s;
     if (len < 0)
         bug("text that cannot be formatted: %s", fmt);

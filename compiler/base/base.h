@@ -23,11 +23,11 @@ typedef struct Context Context;
 typedef struct Arena Arena;
 
 Arena *arena_new(void);
-void   arena_reset(Arena *a);                   /* forget everything, keep the blocks */
-void   arena_free(Arena *a);
-void  *arena_alloc(Arena *a, size_t bytes);     /* zeroed, 16-byte aligned; never NULL */
-char  *arena_strndup(Arena *a, const char *s, size_t len);
-char  *arena_printf(Arena *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void arena_reset(Arena *a); /* forget everything, keep the blocks */
+void arena_free(Arena *a);
+void *arena_alloc(Arena *a, size_t bytes); /* zeroed, 16-byte aligned; never NULL */
+char *arena_strndup(Arena *a, const char *s, size_t len);
+char *arena_printf(Arena *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 #define NEW(arena, type)          ((type *)arena_alloc((arena), sizeof(type)))
 #define NEW_ARRAY(arena, type, n) ((type *)arena_alloc((arena), sizeof(type) * (size_t)(n)))
@@ -35,55 +35,66 @@ char  *arena_printf(Arena *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* ---- table.c: growable arrays, hash maps, interned strings --------------------------------- */
 
 /* VEC(T) v = {0};  vec_push(arena, &v, x);  v.at[i], v.len */
-#define VEC(type) struct { type *at; int len, cap; }
-#define vec_push(arena, v, x) \
-    (vec_grow((arena), (void **)&(v)->at, &(v)->cap, (v)->len + 1, sizeof *(v)->at), \
+#define VEC(type)                                                                                  \
+    struct {                                                                                       \
+        type *at;                                                                                  \
+        int len, cap;                                                                              \
+    }
+#define vec_push(arena, v, x)                                                                      \
+    (vec_grow((arena), (void **)&(v)->at, &(v)->cap, (v)->len + 1, sizeof *(v)->at),               \
      (void)((v)->at[(v)->len++] = (x)))
 void vec_grow(Arena *a, void **at, int *cap, int want, size_t size);
 
 /* A map from pointers (interned strings, nodes) to pointers. */
 typedef struct Map Map;
-Map  *map_new(Arena *a);
-void *map_get(const Map *m, const void *key);   /* NULL when absent */
-void  map_set(Map *m, const void *key, void *value);
+Map *map_new(Arena *a);
+void *map_get(const Map *m, const void *key); /* NULL when absent */
+void map_set(Map *m, const void *key, void *value);
 
 /* Equal strings give the same pointer, so names are compared with ==. */
 const char *intern(Context *cx, const char *s);
 const char *intern_n(Context *cx, const char *s, size_t len);
 const char *intern_printf(Context *cx, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-uint64_t hash_bytes(const void *p, size_t len, uint64_t seed);   /* FNV-1a, for tables */
-uint32_t crc32_of(const void *p, size_t len);                    /* of source files, IEEE */
+uint64_t hash_bytes(const void *p, size_t len, uint64_t seed); /* FNV-1a, for tables */
+uint32_t crc32_of(const void *p, size_t len);                  /* of source files, IEEE */
 
 /* ---- text.c: text buffers and source files ------------------------------------------------- */
 
-typedef struct { Arena *arena; char *at; size_t len, cap; } Text;   /* always NUL-terminated */
+typedef struct {
+    Arena *arena;
+    char *at;
+    size_t len, cap;
+} Text; /* always NUL-terminated */
 
 Text text_new(Arena *a);
 void text_add(Text *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void text_addv(Text *t, const char *fmt, va_list ap);
 void text_put(Text *t, const char *s);
 void text_putn(Text *t, const char *s, size_t len);
-void text_pad(Text *t, size_t column);          /* spaces up to that column of the last line */
-
-typedef struct { int file; uint32_t lo, hi; } Span;      /* bytes [lo, hi); file 0 = nowhere */
+void text_pad(Text *t, size_t column); /* spaces up to that column of the last line */
 
 typedef struct {
-    const char *path;                           /* as given; printed in messages */
-    const char *text;                           /* NUL-terminated */
-    size_t      len;
-    uint32_t   *line_start;                     /* byte offset of each line */
-    int         n_lines;
-    bool        no_file;                        /* the text is an option of the command line */
+    int file;
+    uint32_t lo, hi;
+} Span; /* bytes [lo, hi); file 0 = nowhere */
+
+typedef struct {
+    const char *path; /* as given; printed in messages */
+    const char *text; /* NUL-terminated */
+    size_t len;
+    uint32_t *line_start; /* byte offset of each line */
+    int n_lines;
+    bool no_file; /* the text is an option of the command line */
 } Source;
 
-int           source_add(Context *cx, const char *path, const char *text, size_t len);
-int           source_read(Context *cx, const char *path);    /* 0 after a reported error */
+int source_add(Context *cx, const char *path, const char *text, size_t len);
+int source_read(Context *cx, const char *path); /* 0 after a reported error */
 const Source *source_of(const Context *cx, int file);
-int           source_line(const Context *cx, Span s, int *column);   /* 1-based; column in bytes */
-const char   *source_where(Context *cx, Span s);             /* "gpt2.model:12", base name only */
-const char   *source_text_line(Context *cx, Span s);         /* the trimmed text of that line */
-Span          span_join(Span a, Span b);
+int source_line(const Context *cx, Span s, int *column); /* 1-based; column in bytes */
+const char *source_where(Context *cx, Span s);           /* "gpt2.model:12", base name only */
+const char *source_text_line(Context *cx, Span s);       /* the trimmed text of that line */
+Span span_join(Span a, Span b);
 
 /* ---- diag.c: messages ---------------------------------------------------------------------- */
 
@@ -93,14 +104,14 @@ typedef struct Diag Diag;
    cx->error_limit errors the rest is counted, not printed. */
 Diag *diag_error(Context *cx, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
 Diag *diag_warning(Context *cx, Span at, const char *group, const char *fmt, ...) PRINTF_LIKE(4, 5);
-void  diag_mark(Diag *d, Span operand);                      /* ~~~ under it, same line only */
-void  diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
-void  diag_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
-int   diag_count(const Context *cx);                         /* errors so far */
-void  diag_flush(Context *cx, FILE *out);                    /* print all, in source order */
+void diag_mark(Diag *d, Span operand); /* ~~~ under it, same line only */
+void diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void diag_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
+int diag_count(const Context *cx);       /* errors so far */
+void diag_flush(Context *cx, FILE *out); /* print all, in source order */
 
 /* echo.c: the source line of at, and under it a caret and the marks. */
-void  diag_print_echo(Text *out, const Context *cx, Span at, const Span *mark, int n_marks);
+void diag_print_echo(Text *out, const Context *cx, Span at, const Span *mark, int n_marks);
 
 /* The candidate nearest to word (Damerau-Levenshtein, at most a third of the length), or NULL. */
 const char *diag_suggest(const char *word, const char *const *candidates, int n);
@@ -111,16 +122,16 @@ NORETURN void bug(const char *fmt, ...) PRINTF_LIKE(1, 2);
 /* ---- the context --------------------------------------------------------------------------- */
 
 struct Context {
-    Arena *arena;                               /* lives as long as the compilation */
-    Arena *scratch;                             /* reset after each pass */
-    void  *interned;                            /* table.c */
-    VEC(Source *) sources;                      /* text.c; file numbers start at 1 */
-    VEC(Diag *)   diags;                        /* diag.c */
-    int    n_errors, error_limit;               /* limit 20 unless -ferror-limit */
-    int    colour;                              /* 0 never, 1 always */
+    Arena *arena;              /* lives as long as the compilation */
+    Arena *scratch;            /* reset after each pass */
+    void *interned;            /* table.c */
+    VEC(Source *) sources;     /* text.c; file numbers start at 1 */
+    VEC(Diag *) diags;         /* diag.c */
+    int n_errors, error_limit; /* limit 20 unless -ferror-limit */
+    int colour;                /* 0 never, 1 always */
 };
 
 Context *context_new(void);
-void     context_free(Context *cx);
+void context_free(Context *cx);
 
 #endif

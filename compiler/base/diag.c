@@ -17,26 +17,29 @@
 
 enum { MARKS_MAX = 4, SUGGEST_LEN_MAX = 64 };
 
-typedef struct { Span at; const char *text; } Note;
+typedef struct {
+    Span at;
+    const char *text;
+} Note;
 
 struct Diag {
-    Arena      *arena;
-    bool        warning;
-    Span        at;
+    Arena *arena;
+    bool warning;
+    Span at;
     const char *text;
-    const char *group;                          /* of a warning: -Wgroup */
-    Span        mark[MARKS_MAX];
-    int         n_marks;
-    VEC(Note)   notes;
+    const char *group; /* of a warning: -Wgroup */
+    Span mark[MARKS_MAX];
+    int n_marks;
+    VEC(Note) notes;
     VEC(const char *) hints;
-    int         order;                          /* of discovery */
+    int order; /* of discovery */
 };
 
 /* ---- the context --------------------------------------------------------------------------- */
 
 Context *context_new(void)
 {
-    Arena   *arena = arena_new();
+    Arena *arena = arena_new();
     Context *cx = NEW(arena, Context);
     cx->arena = arena;
     cx->scratch = arena_new();
@@ -47,7 +50,7 @@ Context *context_new(void)
 void context_free(Context *cx)
 {
     arena_free(cx->scratch);
-    arena_free(cx->arena);                      /* cx itself lives in it */
+    arena_free(cx->arena); /* cx itself lives in it */
 }
 
 /* ---- collecting ---------------------------------------------------------------------------- */
@@ -59,10 +62,7 @@ static const char *format_text(Context *cx, const char *fmt, va_list ap)
     return t.at;
 }
 
-static bool span_same(Span a, Span b)
-{
-    return a.file == b.file && a.lo == b.lo && a.hi == b.hi;
-}
+static bool span_same(Span a, Span b) { return a.file == b.file && a.lo == b.lo && a.hi == b.hi; }
 
 /* A layer that is applied twice is checked twice: the same mistake is told once. */
 static bool diag_is_known(const Context *cx, const Diag *d)
@@ -86,7 +86,7 @@ Diag *diag_error(Context *cx, Span at, const char *fmt, ...)
     d->text = format_text(cx, fmt, ap);
     va_end(ap);
     if (diag_is_known(cx, d))
-        return d;                               /* marks and notes hung on it are not shown */
+        return d; /* marks and notes hung on it are not shown */
     d->order = cx->n_errors++;
     if (cx->error_limit == 0 || cx->n_errors <= cx->error_limit)
         vec_push(cx->arena, &cx->diags, d);
@@ -137,21 +137,19 @@ void diag_hint(Diag *d, const char *fmt, ...)
     vec_push(d->arena, &d->hints, (const char *)t.at);
 }
 
-int diag_count(const Context *cx)
-{
-    return cx->n_errors;
-}
+int diag_count(const Context *cx) { return cx->n_errors; }
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
 /* The start of a line of a message: where, and its label ("error", "note"). */
 static void print_head(Text *out, const Context *cx, Span at, const char *label)
 {
-    const char   *ink = strcmp(label, "error") == 0 ? "\33[1;31m"
-                        : strcmp(label, "note") == 0 ? "\33[1;36m" : "\33[1;35m";
+    const char *ink = strcmp(label, "error") == 0  ? "\33[1;31m"
+                      : strcmp(label, "note") == 0 ? "\33[1;36m"
+                                                   : "\33[1;35m";
     const Source *src = source_of(cx, at.file);
-    int           column = 0;
-    int           line = source_line(cx, at, &column);
+    int column = 0;
+    int line = source_line(cx, at, &column);
     text_put(out, cx->colour ? "\33[1m" : "");
     if (src == NULL)
         text_put(out, "gradcc: ");
@@ -193,7 +191,7 @@ static int diag_compare(const void *pa, const void *pb)
 void diag_flush(Context *cx, FILE *out)
 {
     Text t = text_new(cx->arena);
-    int  shown = 0;
+    int shown = 0;
     if (cx->diags.len > 0)
         qsort(cx->diags.at, (size_t)cx->diags.len, sizeof *cx->diags.at, diag_compare);
     for (int i = 0; i < cx->diags.len; i++) {
@@ -210,25 +208,19 @@ void diag_flush(Context *cx, FILE *out)
 
 /* ---- suggestions --------------------------------------------------------------------------- */
 
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
-static int min_of(int a, int b)
-{
-    return a < b ? a : b;
-}
+static int min_of(int a, int b) { return a < b ? a : b; }
 
 /* Edits that make b from a: insert, delete, replace, swap neighbours. Case counts for nothing. */
 static int edit_distance(const char *a, int la, const char *b, int lb)
 {
-    int row[3][SUGGEST_LEN_MAX + 2];            /* rows i - 2, i - 1 and i, in turn */
+    int row[3][SUGGEST_LEN_MAX + 2]; /* rows i - 2, i - 1 and i, in turn */
     for (int j = 0; j <= lb; j++)
         row[0][j] = j;
     for (int i = 1; i <= la; i++) {
         const int *before = row[(i + 1) % 3], *up = row[(i - 1) % 3];
-        int       *now = row[i % 3];
+        int *now = row[i % 3];
         now[0] = i;
         for (int j = 1; j <= lb; j++) {
             int same = lower(a[i - 1]) == lower(b[j - 1]);
@@ -244,10 +236,10 @@ static int edit_distance(const char *a, int la, const char *b, int lb)
 const char *diag_suggest(const char *word, const char *const *candidates, int n)
 {
     const char *best = NULL;
-    size_t      len = strlen(word);
+    size_t len = strlen(word);
     if (len > SUGGEST_LEN_MAX)
         return NULL;
-    int limit = (int)(len / 3) + 1;             /* a distance below this one is near enough */
+    int limit = (int)(len / 3) + 1; /* a distance below this one is near enough */
     for (int i = 0; i < n; i++) {
         size_t other = strlen(candidates[i]);
         if (other > SUGGEST_LEN_MAX || strcmp(candidates[i], word) == 0)

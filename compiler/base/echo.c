@@ -8,14 +8,18 @@
 
 #include <string.h>
 
-enum { ECHO_WIDTH = 120, ECHO_BEFORE = 60 };    /* of a long line, what is shown around the caret */
+enum { ECHO_WIDTH = 120, ECHO_BEFORE = 60 }; /* of a long line, what is shown around the caret */
 
 /* One character: its code and length in bytes; code -1 for a byte that is not UTF-8. */
 static int32_t read_char(const char *s, const char *end, int *len)
 {
     const unsigned char *p = (const unsigned char *)s;
-    int                  n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2
-                             : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    int n = p[0] < 0x80   ? 1
+            : p[0] < 0xc2 ? 0
+            : p[0] < 0xe0 ? 2
+            : p[0] < 0xf0 ? 3
+            : p[0] < 0xf5 ? 4
+                          : 0;
     *len = 1;
     if (n == 1)
         return p[0];
@@ -35,8 +39,8 @@ static int32_t read_char(const char *s, const char *end, int *len)
 static int char_width(int32_t c)
 {
     static const int32_t wide[][2] = {
-        { 0x1100, 0x115f }, { 0x2e80, 0x303e }, { 0x3041, 0xa4cf }, { 0xac00, 0xd7a3 },
-        { 0xf900, 0xfaff }, { 0xfe30, 0xfe6f }, { 0xff00, 0xff60 }, { 0xffe0, 0xffe6 },
+        { 0x1100, 0x115f },   { 0x2e80, 0x303e },   { 0x3041, 0xa4cf },   { 0xac00, 0xd7a3 },
+        { 0xf900, 0xfaff },   { 0xfe30, 0xfe6f },   { 0xff00, 0xff60 },   { 0xffe0, 0xffe6 },
         { 0x1f300, 0x1f64f }, { 0x1f680, 0x1f6ff }, { 0x1f900, 0x1f9ff }, { 0x20000, 0x3fffd },
     };
     if ((c >= 0x300 && c <= 0x36f) || (c >= 0x200b && c <= 0x200f) || (c >= 0xfe00 && c <= 0xfe0f))
@@ -62,20 +66,20 @@ static bool inside(Span s, int file, uint32_t offset)
 void diag_print_echo(Text *out, const Context *cx, Span at, const Span *mark, int n_marks)
 {
     const Source *src = source_of(cx, at.file);
-    int           line = source_line(cx, at, NULL) - 1;
-    const char   *from = src->text + src->line_start[line];
-    const char   *end = src->text + src->len;
-    const char   *to = memchr(from, '\n', (size_t)(end - from));
-    const char   *caret = src->text + (at.lo < src->len ? at.lo : src->len);
-    Text          under = text_new(out->arena);
-    bool          cut = false;
+    int line = source_line(cx, at, NULL) - 1;
+    const char *from = src->text + src->line_start[line];
+    const char *end = src->text + src->len;
+    const char *to = memchr(from, '\n', (size_t)(end - from));
+    const char *caret = src->text + (at.lo < src->len ? at.lo : src->len);
+    Text under = text_new(out->arena);
+    bool cut = false;
     to = to == NULL ? end : to;
     while (from < to && (*from == ' ' || *from == '\t') && from < caret)
         from++;
     if (caret - from > ECHO_WIDTH - ECHO_BEFORE / 2) {
         from = caret - ECHO_BEFORE;
         while (from < caret && ((unsigned char)*from & 0xc0) == 0x80)
-            from++;                             /* not in the middle of a character */
+            from++; /* not in the middle of a character */
         cut = true;
     }
     text_put(out, cut ? "    ..." : "    ");
@@ -83,8 +87,8 @@ void diag_print_echo(Text *out, const Context *cx, Span at, const Span *mark, in
     int len = 1, width = 1;
     for (const char *s = from; s < to && s - from < ECHO_WIDTH; s += len) {
         uint32_t offset = (uint32_t)(s - src->text);
-        int32_t  c = read_char(s, to, &len);
-        bool     marked = inside(at, at.file, offset);
+        int32_t c = read_char(s, to, &len);
+        bool marked = inside(at, at.file, offset);
         if (*s == '\r' && s + 1 == to)
             break;
         for (int i = 0; i < n_marks; i++)
@@ -99,7 +103,7 @@ void diag_print_echo(Text *out, const Context *cx, Span at, const Span *mark, in
             text_put(&under, i > 0 && *ink == '^' ? " " : ink);
     }
     if (caret >= to || caret - from >= ECHO_WIDTH || *caret == '\r')
-        text_put(&under, "^");                  /* the end of the line */
+        text_put(&under, "^"); /* the end of the line */
     while (under.len > 0 && strchr(" \t", under.at[under.len - 1]) != NULL)
         under.len--;
     under.at[under.len] = '\0';

@@ -13,7 +13,7 @@ void vec_grow(Arena *a, void **at, int *cap, int want, size_t size)
 {
     if (want <= *cap)
         return;
-    int   new_cap = *cap < 4 ? 8 : *cap * 2;
+    int new_cap = *cap < 4 ? 8 : *cap * 2;
     if (new_cap < want)
         new_cap = want;
     void *grown = arena_alloc(a, (size_t)new_cap * size);
@@ -25,12 +25,15 @@ void vec_grow(Arena *a, void **at, int *cap, int want, size_t size)
 
 /* ---- maps from pointers to pointers -------------------------------------------------------- */
 
-typedef struct { const void *key; void *value; } Entry;
+typedef struct {
+    const void *key;
+    void *value;
+} Entry;
 
 struct Map {
     Arena *arena;
     Entry *at;
-    size_t n, cap;                              /* cap is a power of two */
+    size_t n, cap; /* cap is a power of two */
 };
 
 static size_t map_hash(const void *key)
@@ -83,11 +86,15 @@ void map_set(Map *m, const void *key, void *value)
 
 /* ---- interned strings ---------------------------------------------------------------------- */
 
-typedef struct { const char *text; size_t len; uint64_t hash; } Interned;
+typedef struct {
+    const char *text;
+    size_t len;
+    uint64_t hash;
+} Interned;
 
 typedef struct {
     Interned *at;
-    size_t    n, cap;                           /* cap is a power of two */
+    size_t n, cap; /* cap is a power of two */
 } InternTable;
 
 static Interned *intern_slot(Interned *at, size_t cap, const char *s, size_t len, uint64_t hash)
@@ -123,7 +130,7 @@ const char *intern_n(Context *cx, const char *s, size_t len)
         t->at = grown;
         t->cap *= 2;
     }
-    uint64_t  hash = hash_bytes(s, len, 0);
+    uint64_t hash = hash_bytes(s, len, 0);
     Interned *slot = intern_slot(t->at, t->cap, s, len, hash);
     if (slot->text == NULL) {
         slot->text = arena_strndup(cx->arena, s, len);
@@ -134,18 +141,15 @@ const char *intern_n(Context *cx, const char *s, size_t len)
     return slot->text;
 }
 
-const char *intern(Context *cx, const char *s)
-{
-    return intern_n(cx, s, strlen(s));
-}
+const char *intern(Context *cx, const char *s) { return intern_n(cx, s, strlen(s)); }
 
 const char *intern_printf(Context *cx, const char *fmt, ...)
 {
-    char    small[256];
+    char small[256];
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int         len = vsnprintf(small, sizeof small, fmt, ap);
+    int len = vsnprintf(small, sizeof small, fmt, ap);
     const char *s = small;
     va_end(ap);
     if (len < 0)
@@ -164,21 +168,22 @@ const char *intern_printf(Context *cx, const char *fmt, ...)
 uint64_t hash_bytes(const void *p, size_t len, uint64_t seed)
 {
     const unsigned char *s = p;
-    uint64_t             h = UINT64_C(0xcbf29ce484222325) ^ seed;
+    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ seed;
     for (size_t i = 0; i < len; i++)
         h = (h ^ s[i]) * UINT64_C(0x100000001b3);
-    return h ^ (h >> 29);                       /* low bits index tables: fold the high ones in */
+    return h ^ (h >> 29); /* low bits index tables: fold the high ones in */
 }
 
 uint32_t crc32_of(const void *p, size_t len)
 {
-    static const uint32_t nibble[16] = {        /* the polynomial 0xedb88320, four bits at a time */
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158,
-        0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4,
-        0xa00ae278, 0xbdbdf21c,
+    static const uint32_t nibble[16] = {
+        /* the polynomial 0xedb88320, four bits at a time */
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
     const unsigned char *s = p;
-    uint32_t             crc = 0xffffffff;
+    uint32_t crc = 0xffffffff;
     for (size_t i = 0; i < len; i++) {
         crc ^= s[i];
         crc = (crc >> 4) ^ nibble[crc & 15];

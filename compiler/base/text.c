@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { SOURCE_BYTES_MAX = 16 << 20 };           /* more is no model: a wrong file */
+enum { SOURCE_BYTES_MAX = 16 << 20 }; /* more is no model: a wrong file */
 
 /* ---- text buffers -------------------------------------------------------------------------- */
 
@@ -41,10 +41,7 @@ void text_putn(Text *t, const char *s, size_t len)
     t->at[t->len] = '\0';
 }
 
-void text_put(Text *t, const char *s)
-{
-    text_putn(t, s, strlen(s));
-}
+void text_put(Text *t, const char *s) { text_putn(t, s, strlen(s)); }
 
 void text_addv(Text *t, const char *fmt, va_list ap)
 {
@@ -73,7 +70,7 @@ void text_pad(Text *t, size_t column)
 {
     size_t width = 0;
     for (size_t i = t->len; i > 0 && t->at[i - 1] != '\n'; i--)
-        width += ((unsigned char)t->at[i - 1] & 0xc0) != 0x80;      /* UTF-8: count characters */
+        width += ((unsigned char)t->at[i - 1] & 0xc0) != 0x80; /* UTF-8: count characters */
     for (; width < column; width++)
         text_putn(t, " ", 1);
 }
@@ -100,20 +97,20 @@ int source_add(Context *cx, const char *path, const char *text, size_t len)
 
 int source_read(Context *cx, const char *path)
 {
-    Span  nowhere = { 0 };
-    bool  from_stdin = strcmp(path, "-") == 0;
+    Span nowhere = { 0 };
+    bool from_stdin = strcmp(path, "-") == 0;
     FILE *f = from_stdin ? stdin : fopen(path, "rb");
     if (f == NULL) {
         diag_error(cx, nowhere, "cannot open %s: %s", path, strerror(errno));
         return 0;
     }
-    Text   t = text_new(cx->arena);
-    char   part[8192];
+    Text t = text_new(cx->arena);
+    char part[8192];
     size_t got;
     while (t.len <= SOURCE_BYTES_MAX && (got = fread(part, 1, sizeof part, f)) > 0)
         text_putn(&t, part, got);
     bool failed = ferror(f) != 0;
-    int  why = errno;
+    int why = errno;
     if (!from_stdin)
         fclose(f);
     if (failed) {
@@ -142,7 +139,7 @@ int source_line(const Context *cx, Span s, int *column)
         return 0;
     }
     int lo = 0, hi = src->n_lines - 1;
-    while (lo < hi) {                           /* the last line that starts at or before s.lo */
+    while (lo < hi) { /* the last line that starts at or before s.lo */
         int mid = (lo + hi + 1) / 2;
         if (src->line_start[mid] <= s.lo)
             lo = mid;
@@ -169,7 +166,7 @@ const char *source_text_line(Context *cx, Span s)
     const Source *src = source_of(cx, s.file);
     if (src == NULL)
         return "";
-    int         line = source_line(cx, s, NULL) - 1;
+    int line = source_line(cx, s, NULL) - 1;
     const char *from = src->text + src->line_start[line];
     const char *to = line + 1 < src->n_lines ? src->text + src->line_start[line + 1]
                                              : src->text + src->len;

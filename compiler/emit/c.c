@@ -33,7 +33,7 @@ static void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
 
 /* ---- room for partial sums ----------------------------------------------------------------- */
 
-enum { CHUNKS = 64 };                           /* RT_CHUNKS of rt.h */
+enum { CHUNKS = 64 }; /* RT_CHUNKS of rt.h */
 
 static const char work_name[] = "work";
 
@@ -52,10 +52,10 @@ static bool has_work(const Kernel *k)
 
 static Buffer *work_buffer(KernelProgram *kp, Routine *r, const Kernel *k)
 {
-    Context   *cx = kp->program->cx;
-    Dims      *ds = kp->program->dims;
+    Context *cx = kp->program->cx;
+    Dims *ds = kp->program->dims;
     const Dim *dim[2] = { dim_const(ds, CHUNKS * count_columns(k)), k->axis[k->n_axes - 1] };
-    Buffer    *b = NEW(cx->arena, Buffer);
+    Buffer *b = NEW(cx->arena, Buffer);
     b->id = r->buffers.len;
     b->kind = BUF_ARENA;
     b->name = intern_printf(cx, "work_%s", k->name);
@@ -86,7 +86,7 @@ static void add_operands(KernelProgram *kp, Routine *r, Steps *steps)
         if (!has_work(s->kernel))
             continue;
         const int n = s->kernel->args.len;
-        Operand  *operands = NEW_ARRAY(cx->arena, Operand, n);
+        Operand *operands = NEW_ARRAY(cx->arena, Operand, n);
         memcpy(operands, s->operands, sizeof *operands * (size_t)(n - 1));
         operands[n - 1].buffer = work_buffer(kp, r, s->kernel);
         operands[n - 1].offset = dim_const(kp->program->dims, 0);
@@ -101,8 +101,11 @@ static void emit_c_workspace(KernelProgram *kp)
         Kernel *k = kp->kernels.at[i];
         if (!c_map_needs_partials(k) || has_work(k))
             continue;
-        vec_push(kp->program->cx->arena, &k->args, ((KernelArg){
-            .name = work_name, .dtype = kp->program->real, .written = true, .exclusive = true }));
+        vec_push(kp->program->cx->arena, &k->args,
+                 ((KernelArg){ .name = work_name,
+                               .dtype = kp->program->real,
+                               .written = true,
+                               .exclusive = true }));
     }
     for (int i = 0; i < 4; i++)
         if (routine[i])

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LONG = 56 };                             /* characters of an operand */
+enum { LONG = 56 }; /* characters of an operand */
 
 static Code code_of(MapWriter *m, int v, bool root);
 
@@ -18,13 +18,15 @@ static const Value *value_at(const MapWriter *m, int v) { return &m->k->values.a
 
 static bool is_trivial(const Value *v)
 {
-    return v->kind == VAL_CONST || v->kind == VAL_DIM || v->kind == VAL_AXIS ||
-           v->kind == VAL_ITER || v->kind == VAL_SEED;
+    return v->kind == VAL_CONST || v->kind == VAL_DIM || v->kind == VAL_AXIS || v->kind == VAL_ITER
+           || v->kind == VAL_SEED;
 }
 
 /* ---- what a value reads ---------------------------------------------------------------------- */
 
-typedef struct { int at[8], n; } Inputs;
+typedef struct {
+    int at[8], n;
+} Inputs;
 
 static void add_input(Inputs *in, int v)
 {
@@ -50,7 +52,11 @@ static Inputs inputs_of(const Value *v)
 
 /* ---- hoisting -------------------------------------------------------------------------------- */
 
-typedef struct { MapWriter *m; bool *seen; int *row_uses; } Prepare;
+typedef struct {
+    MapWriter *m;
+    bool *seen;
+    int *row_uses;
+} Prepare;
 
 static void need_outside(Prepare *p, int v)
 {
@@ -88,15 +94,15 @@ static bool in_row_loop(const MapWriter *m, const Effect *f)
 {
     if (!m->has_row)
         return false;
-    return m->level[f->value] == LEVEL_ELEM || f->kind == EFFECT_COLUMN || !m->k->has_row ||
-           (f->kind == EFFECT_STORE && f->access.stride[m->n_outer] != NULL);
+    return m->level[f->value] == LEVEL_ELEM || f->kind == EFFECT_COLUMN || !m->k->has_row
+           || (f->kind == EFFECT_STORE && f->access.stride[m->n_outer] != NULL);
 }
 
 void map_prepare(MapWriter *m)
 {
     const int n = m->k->values.len + 1;
-    Arena    *a = m->e->cx->scratch;
-    Prepare   p = { m, NEW_ARRAY(a, bool, n), NEW_ARRAY(a, int, n) };
+    Arena *a = m->e->cx->scratch;
+    Prepare p = { m, NEW_ARRAY(a, bool, n), NEW_ARRAY(a, int, n) };
     for (int i = 0; i < m->k->values.len; i++)
         if (value_at(m, i)->kind == VAL_REDUCE)
             need_inside(&p, value_at(m, i)->in[0]);
@@ -107,9 +113,9 @@ void map_prepare(MapWriter *m)
         else
             need_outside(&p, f->value);
     }
-    for (int i = 0; i < m->k->values.len; i++)  /* read before the row stores to the same place */
-        if (value_at(m, i)->kind == VAL_LOAD && m->level[i] != LEVEL_ELEM && p.seen[i] &&
-            m->k->args.at[value_at(m, i)->access.arg].written)
+    for (int i = 0; i < m->k->values.len; i++) /* read before the row stores to the same place */
+        if (value_at(m, i)->kind == VAL_LOAD && m->level[i] != LEVEL_ELEM && p.seen[i]
+            && m->k->args.at[value_at(m, i)->access.arg].written)
             m->hoist[i] = true;
 }
 
@@ -125,9 +131,9 @@ static const char *index_of_access(MapWriter *m, const Access *a)
     Text t = text_new(m->e->cx->scratch);
     if (a->index >= 0) {
         const Value *v = value_at(m, a->index);
-        const Code   row = v->kind == VAL_AXIS ? code_plain(m->index[v->axis])
-                                               : code_of(m, a->index, false);
-        const bool   wide = v->kind == VAL_AXIS && m->wide[v->axis];
+        const Code row = v->kind == VAL_AXIS ? code_plain(m->index[v->axis])
+                                             : code_of(m, a->index, false);
+        const bool wide = v->kind == VAL_AXIS && m->wide[v->axis];
         text_add(&t, "%s%s", wide ? "" : "(ptrdiff_t)", code_at_least(m->e, row, PREC_UNARY));
         if (a->index_stride && !dim_is(a->index_stride, 1))
             text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->index_stride));
@@ -158,8 +164,9 @@ static Code load(MapWriter *m, const Value *v)
     if (v->access.guard < 0)
         return (Code){ text, text[0] == '*' ? PREC_UNARY : PREC_PRIMARY, false, NULL };
     const char *guard = code_at_least(m->e, code_of(m, v->access.guard, false), PREC_OR);
-    return (Code){ emit_format(m->e, "%s ? %s : %s", guard, text,
-                                code_literal(m->e, 0, v->dtype).text), PREC_COND, false, NULL };
+    return (
+        Code){ emit_format(m->e, "%s ? %s : %s", guard, text, code_literal(m->e, 0, v->dtype).text),
+               PREC_COND, false, NULL };
 }
 
 /* ---- the other kinds of values ------------------------------------------------------------- */
@@ -175,29 +182,28 @@ static Code axis_value(MapWriter *m, const Value *v)
 static Code dim_as_value(MapWriter *m, const Value *v)
 {
     return (Code){ emit_format(m->e, "(%s)%s", c_type(m->e, v->dtype),
-                                dim_c_divisor(&m->w->dims, v->dim)), PREC_UNARY, false, NULL };
+                               dim_c_divisor(&m->w->dims, v->dim)),
+                   PREC_UNARY, false, NULL };
 }
 
 static Code draw(MapWriter *m, const Value *v)
 {
-    Arena      *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const char *stream = arena_printf(a, "0x%016llxu",
                                       (unsigned long long)op_stream_hash(v->stream));
     for (int i = 0; i < v->n_in; i++)
         stream = arena_printf(a, "rt_stream(%s, (uint64_t)%s)", stream,
                               code_at_least(m->e, code_of(m, v->in[i], false), PREC_UNARY));
     const char *sample = index_of_access(m, &v->sample), *element = index_of_access(m, &v->element);
-    bool        per_sample = false;
+    bool per_sample = false;
     for (int i = 0; i < m->n_axes; i++)
         per_sample = per_sample || !dim_is(v->sample.stride[i], 0);
     m->w->head->key = true;
     m->w->head->sample = m->w->head->sample || per_sample;
-    return code_plain(arena_printf(a, "%s_%s(key, %s, %s, (uint64_t)(%s))",
-                                v->op == OP_NORMAL ? "rt_normal" : "rt_uniform",
-                                v->dtype == DT_F64 ? "f64" : "f32", stream,
-                                per_sample ? arena_printf(a, "(uint64_t)(sample + %s)", sample)
-                                        : "0",
-                                element));
+    return code_plain(arena_printf(
+        a, "%s_%s(key, %s, %s, (uint64_t)(%s))", v->op == OP_NORMAL ? "rt_normal" : "rt_uniform",
+        v->dtype == DT_F64 ? "f64" : "f32", stream,
+        per_sample ? arena_printf(a, "(uint64_t)(sample + %s)", sample) : "0", element));
 }
 
 static Code point(MapWriter *m, const Value *v)
@@ -212,29 +218,20 @@ static Code compute(MapWriter *m, int n)
 {
     const Value *v = value_at(m, n);
     switch (v->kind) {
-    case VAL_LOAD:
-        return load(m, v);
-    case VAL_CONST:
-        return code_literal(m->e, v->number, v->dtype);
-    case VAL_DIM:
-        return dim_as_value(m, v);
-    case VAL_AXIS:
-        return axis_value(m, v);
-    case VAL_ITER:
-        m->w->head->iter[v->axis] = true;
-        return code_plain(m->w->iter[v->axis]);
+    case VAL_LOAD: return load(m, v);
+    case VAL_CONST: return code_literal(m->e, v->number, v->dtype);
+    case VAL_DIM: return dim_as_value(m, v);
+    case VAL_AXIS: return axis_value(m, v);
+    case VAL_ITER: m->w->head->iter[v->axis] = true; return code_plain(m->w->iter[v->axis]);
     case VAL_SEED:
         m->w->head->seed[v->slot] = true;
-        return (Code){ emit_format(m->e, "seed_%s", m->e->slot[v->slot]),
-                       PREC_PRIMARY, false, NULL };
-    case VAL_POINT:
-        return point(m, v);
+        return (Code){ emit_format(m->e, "seed_%s", m->e->slot[v->slot]), PREC_PRIMARY, false,
+                       NULL };
+    case VAL_POINT: return point(m, v);
     case VAL_CAST:
         return code_cast(m->e, code_of(m, v->in[0], false), value_at(m, v->in[0])->dtype, v->dtype);
-    case VAL_DRAW:
-        return draw(m, v);
-    case VAL_REDUCE:
-        break;
+    case VAL_DRAW: return draw(m, v);
+    case VAL_REDUCE: break;
     }
     bug("kernel %s: value %d is used before its phase", m->k->name, n);
 }
@@ -247,22 +244,19 @@ static const char *free_name(MapWriter *m, const char *want)
     if (want && !names_taken(m->e, scope, emit_identifier(m->e, want)) && !emit_is_reserved(want))
         return names_take(m->e, scope, want);
     for (char c = 'a'; c <= 'z'; c++)
-        if (c != 'i' && c != 'l' && c != 'n' && c != 'o' && c != 'p' && c != 's' &&
-            !names_taken(m->e, scope, (char[]){ c, '\0' }))
+        if (c != 'i' && c != 'l' && c != 'n' && c != 'o' && c != 'p' && c != 's'
+            && !names_taken(m->e, scope, (char[]){ c, '\0' }))
             return names_take(m->e, scope, (char[]){ c, '\0' });
     return names_take(m->e, scope, "t");
 }
 
-static void statement(MapWriter *m, const char *s)
-{
-    emit_statement(m->out, m->indent, s);
-}
+static void statement(MapWriter *m, const char *s) { emit_statement(m->out, m->indent, s); }
 
 static Code declare(MapWriter *m, int v, Code c)
 {
     m->temp[v] = free_name(m, value_at(m, v)->name);
-    statement(m, emit_format(m->e, "const %s %s = %s;",
-                              c_type(m->e, value_at(m, v)->dtype), m->temp[v], c.text));
+    statement(m, emit_format(m->e, "const %s %s = %s;", c_type(m->e, value_at(m, v)->dtype),
+                             m->temp[v], c.text));
     return code_plain(m->temp[v]);
 }
 
@@ -291,8 +285,8 @@ void map_row_values(MapWriter *m, int phase)
 {
     for (int i = 0; i < m->k->values.len; i++) {
         const Value *v = value_at(m, i);
-        if (m->hoist[i] && m->level[i] == LEVEL_ROW && v->phase == phase && !m->temp[i] &&
-            !is_trivial(v) && v->kind != VAL_REDUCE)
+        if (m->hoist[i] && m->level[i] == LEVEL_ROW && v->phase == phase && !m->temp[i]
+            && !is_trivial(v) && v->kind != VAL_REDUCE)
             declare(m, i, compute(m, i));
     }
 }
@@ -301,7 +295,7 @@ void map_row_values(MapWriter *m, int phase)
 
 void map_write(MapWriter *m, const Effect *f, Code value, DType type)
 {
-    Arena      *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const DType to = m->k->args.at[f->access.arg].dtype;
     const char *at = element_of(m, &f->access);
     const char *flag = c_flag(m->w, f->add);
@@ -312,22 +306,22 @@ void map_write(MapWriter *m, const Effect *f, Code value, DType type)
         value = code_plain(name);
     }
     if (flag)
-        statement(m, arena_printf(a, "%s = %s ? %s + %s : %s;", at, flag, at, value.text,
-                                  value.text));
+        statement(m,
+                  arena_printf(a, "%s = %s ? %s + %s : %s;", at, flag, at, value.text, value.text));
     else
-        statement(m, arena_printf(a, "%s %s %s;", at, f->add == ADD_ALWAYS ? "+=" : "=",
-                                  value.text));
+        statement(m,
+                  arena_printf(a, "%s %s %s;", at, f->add == ADD_ALWAYS ? "+=" : "=", value.text));
 }
 
 static void write_effect(MapWriter *m, int n)
 {
-    Arena        *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const Effect *f = &m->k->effects.at[n];
-    const DType   type = value_at(m, f->value)->dtype;
-    const Code    c = code_of(m, f->value, true);
+    const DType type = value_at(m, f->value)->dtype;
+    const Code c = code_of(m, f->value, true);
     if (m->total[n])
-        statement(m, arena_printf(a, "%s += %s;", m->total[n],
-                                  code_cast(m->e, c, type, DT_F64).text));
+        statement(m,
+                  arena_printf(a, "%s += %s;", m->total[n], code_cast(m->e, c, type, DT_F64).text));
     else if (m->column[n])
         statement(m, arena_printf(a, "%s[%s] += %s;", m->column[n], m->column_index, c.text));
     else
@@ -353,7 +347,10 @@ static void count_uses(MapWriter *m, int v)
         count_uses(m, in.at[i]);
 }
 
-typedef struct { int reduce[16], n_reduce, effect[16], n_effect; bool places; } RowWork;
+typedef struct {
+    int reduce[16], n_reduce, effect[16], n_effect;
+    bool places;
+} RowWork;
 
 static RowWork work_of(MapWriter *m, int phase)
 {
@@ -395,12 +392,14 @@ static void declare_reductions(MapWriter *m, const RowWork *r, const char **best
 {
     Arena *a = m->e->cx->scratch;
     for (int i = 0; i < r->n_reduce; i++) {
-        const int    n = r->reduce[i];
+        const int n = r->reduce[i];
         const Value *v = value_at(m, n);
-        const DType  in = value_at(m, v->in[0])->dtype;
-        const bool   place = v->op == OP_ARGMAX || v->op == OP_ARGMIN;
-        const char  *plain = v->op == OP_SUM ? "sum" : v->op == OP_AMAX ? "max" : v->op == OP_AMIN
-                                               ? "min" : "best";
+        const DType in = value_at(m, v->in[0])->dtype;
+        const bool place = v->op == OP_ARGMAX || v->op == OP_ARGMIN;
+        const char *plain = v->op == OP_SUM    ? "sum"
+                            : v->op == OP_AMAX ? "max"
+                            : v->op == OP_AMIN ? "min"
+                                               : "best";
         if (place) {
             best[i] = free_name(m, "best");
             statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, in), best[i],
@@ -415,9 +414,9 @@ static void declare_reductions(MapWriter *m, const RowWork *r, const char **best
 
 static void reduce_statement(MapWriter *m, int n, const char *best)
 {
-    Arena       *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const Value *v = value_at(m, n);
-    const char  *to = m->temp[n];
+    const char *to = m->temp[n];
     if (v->op == OP_SUM) {
         statement(m, arena_printf(a, "%s += %s;", to, code_of(m, v->in[0], true).text));
         return;
@@ -427,7 +426,7 @@ static void reduce_statement(MapWriter *m, int n, const char *best)
                                   to, code_of(m, v->in[0], true).text));
         return;
     }
-    const char  x[] = "x";
+    const char x[] = "x";
     const DType t = value_at(m, v->in[0])->dtype;
     const char *name = m->temp[v->in[0]];
     if (name == NULL) {
@@ -436,8 +435,9 @@ static void reduce_statement(MapWriter *m, int n, const char *best)
                                   code_of(m, v->in[0], true).text));
     }
     statement(m, arena_printf(a, "if (%s %s %s%s) {", name, v->op == OP_ARGMAX ? ">" : "<", best,
-                              dtype_is_real(t) ? arena_printf(a, " || (isnan(%s) && !isnan(%s))",
-                                                              name, best) : ""));
+                              dtype_is_real(t)
+                                  ? arena_printf(a, " || (isnan(%s) && !isnan(%s))", name, best)
+                                  : ""));
     statement(m, arena_printf(a, "    %s = %s;", best, name));
     statement(m, arena_printf(a, "    %s = %s%s;", to, m->wide[m->n_outer] ? "(int32_t)" : "",
                               m->index[m->n_outer]));
@@ -446,8 +446,13 @@ static void reduce_statement(MapWriter *m, int n, const char *best)
 
 static const char *clauses(MapWriter *m, const RowWork *r)
 {
-    static const struct { Op op; const char *sign; } kinds[] = {
-        { OP_SUM, "+" }, { OP_AMAX, "max" }, { OP_AMIN, "min" },
+    static const struct {
+        Op op;
+        const char *sign;
+    } kinds[] = {
+        { OP_SUM, "+" },
+        { OP_AMAX, "max" },
+        { OP_AMIN, "min" },
     };
     Text t = text_new(m->e->cx->scratch);
     for (int k = 0; k < 3; k++) {
@@ -489,14 +494,14 @@ bool map_is_one_statement(const char *text)
 
 void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
 {
-    Arena        *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const RowWork r = work_of(m, phase);
-    const char   *best[16] = { NULL };
+    const char *best[16] = { NULL };
     if (!m->has_row || r.n_reduce + r.n_effect == 0)
         return;
     declare_reductions(m, &r, best);
 
-    Text   body = text_new(a), *out = m->out;
+    Text body = text_new(a), *out = m->out;
     Names *outer = m->w->names;
     m->out = &body;
     m->w->names = names_new(m->e, outer);
@@ -518,8 +523,8 @@ void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
         if (m->level[i] == LEVEL_ELEM)
             m->temp[i] = NULL;
 
-    const bool  parallel = !m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1;
-    const bool  brace = !map_is_one_statement(body.at);
+    const bool parallel = !m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1;
+    const bool brace = !map_is_one_statement(body.at);
     const char *i = m->index[m->n_outer];
     if (parallel)
         statement(m, arena_printf(a, "RT_PARALLEL_SIMD(%s)", to));

@@ -42,8 +42,8 @@ static const char *braces(KernelWriter *w, const Dim *const *d, int n)
 
 static void write_struct(KernelWriter *w, const char *type, const char *name, const Parts *parts)
 {
-    emit_call(&w->body, INDENT, emit_format(w->e, "const %s %s = { ", type, name),
-              parts->at, parts->len, " };\n");
+    emit_call(&w->body, INDENT, emit_format(w->e, "const %s %s = { ", type, name), parts->at,
+              parts->len, " };\n");
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -51,8 +51,8 @@ static void write_struct(KernelWriter *w, const char *type, const char *name, co
 static void write_matmul(KernelWriter *w)
 {
     const Matmul *x = &w->k->matmul;
-    Parts         parts = { 0 };
-    const char   *name = names_take(w->e, w->names, "shape");
+    Parts parts = { 0 };
+    const char *name = names_take(w->e, w->names, "shape");
     add_size(w, &parts, "m", x->m);
     add_size(w, &parts, "n", x->n);
     add_size(w, &parts, "k", x->k);
@@ -92,17 +92,19 @@ static void add_heads(KernelWriter *w, Parts *parts, const char *name, const Hea
 static void write_attention(KernelWriter *w)
 {
     const Attention *x = &w->k->attention;
-    const bool       grad = w->k->kind == KERNEL_ATTENTION_GRAD;
-    const char      *name = names_take(w->e, w->names, "shape");
-    Parts            parts = { 0 };
+    const bool grad = w->k->kind == KERNEL_ATTENTION_GRAD;
+    const char *name = names_take(w->e, w->names, "shape");
+    Parts parts = { 0 };
     add_size(w, &parts, "B", x->B);
     add_size(w, &parts, "H", x->H);
     add_size(w, &parts, "T", x->T);
     add_size(w, &parts, "S", x->S);
     add_size(w, &parts, "D", x->D);
     add_size(w, &parts, "E", x->E);
-    add_field(w, &parts, "scale", x->scale > 0 || x->scale < 0 ? emit_number(w->e, x->scale)
-              : emit_format(w->e, "1 / sqrt((double)%s)", dim_c_divisor(&w->dims, x->D)));
+    add_field(w, &parts, "scale",
+              x->scale > 0 || x->scale < 0
+                  ? emit_number(w->e, x->scale)
+                  : emit_format(w->e, "1 / sqrt((double)%s)", dim_c_divisor(&w->dims, x->D)));
     add_field(w, &parts, "causal", x->causal ? "true" : "false");
     add_heads(w, &parts, "q", &x->q);
     add_heads(w, &parts, "k", &x->k);
@@ -119,8 +121,9 @@ static void write_attention(KernelWriter *w)
     for (int i = 0; i < w->k->args.len; i++)
         add(w, &args, w->arg[i]);
     add(w, &args, name);
-    emit_call(&w->body, INDENT, emit_format(w->e, "rt_attention%s_%s(",
-              grad ? "_grad" : "", w->e->suffix), args.at, args.len, ");\n");
+    emit_call(&w->body, INDENT,
+              emit_format(w->e, "rt_attention%s_%s(", grad ? "_grad" : "", w->e->suffix), args.at,
+              args.len, ");\n");
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
@@ -128,9 +131,9 @@ static void write_attention(KernelWriter *w)
 static void write_zeros(KernelWriter *w)
 {
     const Scatter *x = &w->k->scatter;
-    const char    *flag = c_flag(w, x->add);
-    const Dim     *n = dim_mul(w->e->p->dims, x->n_rows, x->width);
-    const char    *indent = flag ? "        " : "    ";
+    const char *flag = c_flag(w, x->add);
+    const Dim *n = dim_mul(w->e->p->dims, x->n_rows, x->width);
+    const char *indent = flag ? "        " : "    ";
     if (x->add == ADD_ALWAYS)
         return;
     if (flag)
@@ -143,12 +146,12 @@ static void write_zeros(KernelWriter *w)
 static void write_scatter(KernelWriter *w)
 {
     const Scatter *x = &w->k->scatter;
-    const char    *width = dim_c(&w->dims, x->width), *factor = dim_c_factor(&w->dims, x->width);
-    const char    *ids = dim_c(&w->dims, x->n_ids), *step = dim_c_factor(&w->dims, x->row_step);
-    const Dim     *work = dim_mul(w->e->p->dims, x->n_ids, x->width);
-    const char    *real = c_type(w->e, w->k->args.at[0].dtype);
-    const char    *to = names_take(w->e, w->names, "to_row");
-    const char    *type = dim_fits_int(w->e, x->width) ? "int" : "ptrdiff_t";
+    const char *width = dim_c(&w->dims, x->width), *factor = dim_c_factor(&w->dims, x->width);
+    const char *ids = dim_c(&w->dims, x->n_ids), *step = dim_c_factor(&w->dims, x->row_step);
+    const Dim *work = dim_mul(w->e->p->dims, x->n_ids, x->width);
+    const char *real = c_type(w->e, w->k->args.at[0].dtype);
+    const char *to = names_take(w->e, w->names, "to_row");
+    const char *type = dim_fits_int(w->e, x->width) ? "int" : "ptrdiff_t";
     write_zeros(w);
     text_add(&w->body, "    RT_PARALLEL_FOR(1, %s)\n", dim_c(&w->dims, work));
     text_add(&w->body, "    for (%s block = 0; block < %s; block += RT_COLUMNS) {\n", type, width);
@@ -165,17 +168,11 @@ static void write_scatter(KernelWriter *w)
 void c_call(KernelWriter *w)
 {
     switch (w->k->kind) {
-    case KERNEL_MATMUL:
-        write_matmul(w);
-        return;
-    case KERNEL_ATTENTION: case KERNEL_ATTENTION_GRAD:
-        write_attention(w);
-        return;
-    case KERNEL_SCATTER:
-        write_scatter(w);
-        return;
-    case KERNEL_MAP:
-        break;
+    case KERNEL_MATMUL: write_matmul(w); return;
+    case KERNEL_ATTENTION:
+    case KERNEL_ATTENTION_GRAD: write_attention(w); return;
+    case KERNEL_SCATTER: write_scatter(w); return;
+    case KERNEL_MAP: break;
     }
     bug("kernel %s is no call", w->k->name);
 }

@@ -28,8 +28,7 @@ static const char *group_path(Emitter *e, int g)
 {
     const ParamGroup *group = &e->p->groups.at[g];
     const char *name = emit_identifier(e, group->name);
-    return group->parent < 0 ? name
-                             : emit_format(e, "%s_%s", group_path(e, group->parent), name);
+    return group->parent < 0 ? name : emit_format(e, "%s_%s", group_path(e, group->parent), name);
 }
 
 static void name_parameters(Emitter *e)
@@ -40,15 +39,15 @@ static void name_parameters(Emitter *e)
     for (int i = 0; i < e->p->groups.len; i++)
         e->group[i] = names_take_exact(e, e->file, arena_printf(a, "P_%s", group_path(e, i)));
     for (int i = 0; i < e->p->params.len; i++)
-        e->param[i] = names_take_exact(e, e->file, arena_printf(a, "P_%s",
-                      emit_identifier(e, e->p->params.at[i].name)));
+        e->param[i] = names_take_exact(
+            e, e->file, arena_printf(a, "P_%s", emit_identifier(e, e->p->params.at[i].name)));
 }
 
 void c_name_all(Emitter *e)
 {
     Program *p = e->p;
-    Arena   *a = e->cx->scratch;
-    Names   *slots = names_new(e, NULL), *tensors = names_new(e, NULL);
+    Arena *a = e->cx->scratch;
+    Names *slots = names_new(e, NULL), *tensors = names_new(e, NULL);
     e->real = p->real == DT_F64 ? "double" : "float";
     e->suffix = p->real == DT_F64 ? "f64" : "f32";
     e->file = names_new(e, NULL);
@@ -74,7 +73,7 @@ void c_name_all(Emitter *e)
 
 const Dim *c_count_parameters(Emitter *e)
 {
-    Dims      *ds = e->p->dims;
+    Dims *ds = e->p->dims;
     const Dim *n = dim_const(ds, 0);
     for (int i = 0; i < e->p->params.len; i++)
         n = dim_add(ds, n, type_elems(ds, e->p->params.at[i].stacked));
@@ -110,17 +109,16 @@ static int count_steps(const Steps *steps)
 
 void c_head(Emitter *e)
 {
-    const Source  *s = source_of(e->cx, e->p->file);
+    const Source *s = source_of(e->cx, e->p->file);
     const Routine *r = e->kp->train ? e->kp->train : e->kp->output;
-    const char    *path = s ? shown_path(s->path) : e->p->name;
-    Text          *t = e->out;
+    const char *path = s ? shown_path(s->path) : e->p->name;
+    Text *t = e->out;
     text_add(t, "/* %s.c -- generated from %s by gradcc %s.\n * Do not edit: edit the model.\n *\n",
              e->model, emit_comment(e, path, 50), e->opt->version);
     text_add(t, " * command   %s\n", emit_comment(e, e->opt->command, 200));
     if (s)
         text_add(t, " * source    %s, %d lines, crc32 %08x\n", emit_comment(e, path, 60),
-                 s->n_lines,
-                 (unsigned)crc32_of(s->text, s->len));
+                 s->n_lines, (unsigned)crc32_of(s->text, s->len));
     text_put(t, " * contents  1 dimensions  2 parameters  3 memory map  4 kernels\n"
                 " *           5 forward     6 backward    7 step        8 model table\n");
     text_add(t, " * size      %s parameters",
@@ -167,8 +165,8 @@ static void write_symbols(Emitter *e, bool constants)
         else
             text_add(&lines, "    ptrdiff_t %s;", e->symbol[i]);
         const char *note = note_of(e, s);
-        text_add(&lines, note[0] ? "\t/* %s%s */\n" : "\n", !constants && s->kind == SYM_BATCH
-                 ? "samples in a micro-step  " : "", note);
+        text_add(&lines, note[0] ? "\t/* %s%s */\n" : "\n",
+                 !constants && s->kind == SYM_BATCH ? "samples in a micro-step  " : "", note);
     }
     if (!any && constants)
         return;

@@ -28,7 +28,7 @@ const char *c_flag(KernelWriter *w, AddKind add)
 /* Outputs first, then inputs, each in the kernel's order. */
 static void order_arguments(KernelWriter *w)
 {
-    Kernel     *k = w->k;
+    Kernel *k = w->k;
     KernelHead *h = w->head;
     h->order = NEW_ARRAY(w->e->cx->scratch, int, k->args.len + 1);
     for (int pass = 0; pass < 2; pass++)
@@ -43,7 +43,7 @@ static void write_comment(Emitter *e, const Kernel *k)
     const char *where = k->span.file ? source_where(e->cx, k->span) : "";
     const char *what = k->what ? emit_comment(e, k->what, 60) : "";
     const char *formula = emit_comment(e, k->formula ? k->formula : k->name, 4 * COLUMNS);
-    Text        t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     text_add(&t, "/* %s", formula);
     text_pad(&t, strlen(formula) < 45 ? 48 : 0);
     text_add(&t, "  %s", where);
@@ -61,15 +61,15 @@ static void write_comment(Emitter *e, const Kernel *k)
 
 static void write_head(KernelWriter *w, const char *name)
 {
-    Emitter    *e = w->e;
+    Emitter *e = w->e;
     KernelHead *h = w->head;
     VEC(const char *) arg = { 0 };
-    Arena      *a = e->cx->scratch;
+    Arena *a = e->cx->scratch;
     for (int i = 0; i < h->n_args; i++) {
         const KernelArg *k = &w->k->args.at[h->order[i]];
-        vec_push(a, &arg, arena_printf(a, "%s%s *%s%s", k->written ? "" : "const ",
-                                       c_type(e, k->dtype), k->exclusive ? "restrict " : "",
-                                       w->arg[h->order[i]]));
+        vec_push(a, &arg,
+                 arena_printf(a, "%s%s *%s%s", k->written ? "" : "const ", c_type(e, k->dtype),
+                              k->exclusive ? "restrict " : "", w->arg[h->order[i]]));
     }
     for (int i = 0; i < e->p->means.len; i++)
         if (h->seed[i])
@@ -83,8 +83,10 @@ static void write_head(KernelWriter *w, const char *name)
         vec_push(a, &arg, "int64_t sample");
     for (int i = 0; i < N_FLAGS; i++)
         if (h->flag[i])
-            vec_push(a, &arg, i == FLAG_ADD ? "bool add" : i == FLAG_LATER ? "bool later"
-                                                                          : "bool add_later");
+            vec_push(a, &arg,
+                     i == FLAG_ADD     ? "bool add"
+                     : i == FLAG_LATER ? "bool later"
+                                       : "bool add_later");
     for (int i = 0; i < dims_count(e->p->dims); i++)
         if (h->dim[i])
             vec_push(a, &arg, arena_printf(a, "ptrdiff_t %s", e->symbol[i]));
@@ -93,9 +95,9 @@ static void write_head(KernelWriter *w, const char *name)
 
 void c_kernel(Emitter *e, Kernel *k)
 {
-    Arena       *a = e->cx->scratch;
+    Arena *a = e->cx->scratch;
     KernelWriter w = { .e = e, .k = k, .dims = dim_scope(e, ""), .body = text_new(a) };
-    const char  *name = intern_printf(e->cx, "k%d_%s", k->number, emit_identifier(e, k->name));
+    const char *name = intern_printf(e->cx, "k%d_%s", k->number, emit_identifier(e, k->name));
     w.names = names_new(e, e->file);
     w.head = NEW(a, KernelHead);
     w.head->seed = NEW_ARRAY(a, bool, e->p->means.len + 1);

@@ -80,16 +80,13 @@ static void name_indices(MapWriter *m)
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 
-static void line(MapWriter *m, const char *s)
-{
-    emit_statement(m->out, m->indent, s);
-}
+static void line(MapWriter *m, const char *s) { emit_statement(m->out, m->indent, s); }
 
 static void open_loop(MapWriter *m, int axis, const char *from, const char *to, bool brace)
 {
     const char *i = m->index[axis];
-    line(m, emit_format(m->e, "for (%s %s = %s; %s < %s; %s++)%s",
-                         map_index_type(m, axis), i, from, i, to, i, brace ? " {" : ""));
+    line(m, emit_format(m->e, "for (%s %s = %s; %s < %s; %s++)%s", map_index_type(m, axis), i, from,
+                        i, to, i, brace ? " {" : ""));
     m->indent += INDENT;
 }
 
@@ -112,8 +109,8 @@ static const char *size_text(MapWriter *m, const Dim *d) { return dim_c(&m->w->d
 
 static void parallel(MapWriter *m, int axes)
 {
-    line(m, emit_format(m->e, "RT_PARALLEL_FOR(%d, %s)", axes,
-                         size_text(m, map_space(m, m->n_axes))));
+    line(m,
+         emit_format(m->e, "RT_PARALLEL_FOR(%d, %s)", axes, size_text(m, map_space(m, m->n_axes))));
 }
 
 /* ---- sums over everything -------------------------------------------------------------------- */
@@ -133,8 +130,7 @@ static void declare_totals(MapWriter *m, bool chunked)
             line(m, emit_format(m->e, "double %s = 0;", m->total[i]));
             continue;
         }
-        m->partial[i] = names_take(m->e, m->w->names,
-                                   emit_format(m->e, "part_%s", arg));
+        m->partial[i] = names_take(m->e, m->w->names, emit_format(m->e, "part_%s", arg));
         line(m, emit_format(m->e, "double %s[RT_CHUNKS];", m->partial[i]));
     }
 }
@@ -185,8 +181,8 @@ static void write_rows(MapWriter *m)
 static void store_column(MapWriter *m, const Effect *f, const char *sums, const char *index,
                          const char *from, const char *to)
 {
-    Arena     *a = m->e->cx->scratch;
-    Text       body = text_new(a), *out = m->out;
+    Arena *a = m->e->cx->scratch;
+    Text body = text_new(a), *out = m->out;
     const Code sum = { arena_printf(a, "%s[%s]", sums, index), PREC_PRIMARY, false, NULL };
     m->out = &body;
     m->indent += INDENT;
@@ -202,16 +198,19 @@ static void store_column(MapWriter *m, const Effect *f, const char *sums, const 
 
 static void write_columns(MapWriter *m)
 {
-    Arena      *a = m->e->cx->scratch;
-    const int   row = m->n_outer;
+    Arena *a = m->e->cx->scratch;
+    const int row = m->n_outer;
     const char *type = map_index_type(m, row), *size = size_text(m, m->k->axis[row]);
     parallel(m, 1);
     line(m, arena_printf(a, "for (%s block = 0; block < %s; block += RT_COLUMNS) {", type, size));
     m->indent += INDENT;
     line(m, arena_printf(a, "const %s end = rt_min(block + RT_COLUMNS, %s);", type, size));
     for (int i = 0; i < m->k->effects.len; i++) {
-        m->column[i] = names_take(m->e, m->w->names, m->k->effects.len == 1 ? "sum"
-                       : arena_printf(a, "sum_%s", m->w->arg[m->k->effects.at[i].access.arg]));
+        m->column[i] = names_take(
+            m->e, m->w->names,
+            m->k->effects.len == 1
+                ? "sum"
+                : arena_printf(a, "sum_%s", m->w->arg[m->k->effects.at[i].access.arg]));
         line(m, arena_printf(a, "%s %s[RT_COLUMNS] = { 0 };",
                              c_type(m->e, m->k->values.at[m->k->effects.at[i].value].dtype),
                              m->column[i]));
@@ -243,9 +242,9 @@ static const char *suffix_of(DType t) { return t == DT_F64 ? "f64" : "f32"; }
 
 static void open_partial_columns(MapWriter *m)
 {
-    Arena      *a = m->e->cx->scratch;
-    const Dim  *columns = m->k->axis[m->n_outer];
-    int         n = 0;
+    Arena *a = m->e->cx->scratch;
+    const Dim *columns = m->k->axis[m->n_outer];
+    int n = 0;
     for (int i = 0; i < m->k->effects.len; i++) {
         const Effect *f = &m->k->effects.at[i];
         if (f->kind != EFFECT_COLUMN)
@@ -254,18 +253,18 @@ static void open_partial_columns(MapWriter *m)
         m->column[i] = names_take(m->e, m->w->names,
                                   arena_printf(a, "part_%s", m->w->arg[f->access.arg]));
         m->column_index = m->index[m->n_outer];
-        line(m, arena_printf(a, "%s *restrict %s = rt_zeros_%s(%s + chunk*%s, %s);",
-                             c_type(m->e, type), m->column[i], suffix_of(type),
-                             partial_rows(m, n++), dim_c_factor(&m->w->dims, columns),
-                             size_text(m, columns)));
+        line(m,
+             arena_printf(a, "%s *restrict %s = rt_zeros_%s(%s + chunk*%s, %s);",
+                          c_type(m->e, type), m->column[i], suffix_of(type), partial_rows(m, n++),
+                          dim_c_factor(&m->w->dims, columns), size_text(m, columns)));
     }
 }
 
 static void store_partial_columns(MapWriter *m)
 {
-    Arena     *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const Dim *columns = m->k->axis[m->n_outer];
-    int        n = 0;
+    int n = 0;
     for (int i = 0; i < m->k->effects.len; i++) {
         const Effect *f = &m->k->effects.at[i];
         if (f->kind != EFFECT_COLUMN)
@@ -277,23 +276,25 @@ static void store_partial_columns(MapWriter *m)
             to = arena_printf(a, "%s + %s", to, dim_c_factor(&m->w->dims, f->access.offset));
         line(m, arena_printf(a, "rt_add_rows_%s(%s, %s, chunks, %s, %s);",
                              suffix_of(m->k->values.at[f->value].dtype), to, partial_rows(m, n++),
-                             size_text(m, columns), flag ? flag : f->add == ADD_ALWAYS ? "true"
-                                                                                      : "false"));
+                             size_text(m, columns),
+                             flag                   ? flag
+                             : f->add == ADD_ALWAYS ? "true"
+                                                    : "false"));
     }
 }
 
 /* Index variables of the outer axes from the number of the row. */
 static void split_row(MapWriter *m)
 {
-    Arena      *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const char *rest = "row";
     for (int i = 0; i < m->n_outer; i++) {
         const Dim *inner = dim_one(m->e);
         for (int j = i + 1; j < m->n_outer; j++)
             inner = dim_mul(m->e->p->dims, inner, m->k->axis[j]);
-        const bool  last = i == m->n_outer - 1, first = i == 0;
+        const bool last = i == m->n_outer - 1, first = i == 0;
         const char *size = dim_c_divisor(&m->w->dims, m->k->axis[i]);
-        Text        t = text_new(a);
+        Text t = text_new(a);
         text_put(&t, rest);
         if (!last)
             text_add(&t, " / %s", dim_c_divisor(&m->w->dims, inner));
@@ -306,7 +307,7 @@ static void split_row(MapWriter *m)
 
 static void write_chunks(MapWriter *m)
 {
-    Arena     *a = m->e->cx->scratch;
+    Arena *a = m->e->cx->scratch;
     const bool flat = m->n_outer == 0;
     const Dim *rows = flat ? m->k->axis[0] : map_space(m, m->n_outer);
     line(m, arena_printf(a, "const int chunks = rt_chunks(%s);", size_text(m, rows)));
@@ -368,8 +369,8 @@ static void settle_axes(MapWriter *m)
 
 void c_map(KernelWriter *w)
 {
-    Arena    *a = w->e->cx->scratch;
-    Kernel   *k = w->k;
+    Arena *a = w->e->cx->scratch;
+    Kernel *k = w->k;
     MapWriter m = { .w = w, .e = w->e, .k = k, .out = &w->body, .indent = INDENT };
     const int n = k->values.len + 1, n_effects = k->effects.len + 1;
     settle_axes(&m);

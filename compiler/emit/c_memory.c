@@ -37,7 +37,9 @@ bool routine_has_arena(const Routine *r)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* Step numbers by position; a loop's own positions get the number of its first and last step. */
-typedef struct { int *first, *last, n; } Numbers;
+typedef struct {
+    int *first, *last, n;
+} Numbers;
 
 static void number_positions(Numbers *x, const Steps *steps)
 {
@@ -71,13 +73,13 @@ static Numbers numbers_of(Emitter *e, const Routine *r)
 static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
 {
     Text t = text_new(e->cx->scratch);
-    int  n = 0;
+    int n = 0;
     if (b->over)
         return emit_format(e, "in place of %s", b->over->name);
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *o = r->buffers.at[i];
-        if (o == b || !is_placed(o) || o->last >= b->first || o->offset >= b->offset + b->bytes ||
-            b->offset >= o->offset + o->bytes)
+        if (o == b || !is_placed(o) || o->last >= b->first || o->offset >= b->offset + b->bytes
+            || b->offset >= o->offset + o->bytes)
             continue;
         if (n++ < 2)
             text_add(&t, "%s%s", n > 1 ? ", " : "over ", o->name);
@@ -90,20 +92,23 @@ static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
 static void write_table(Emitter *e, const Routine *r)
 {
     const Numbers x = numbers_of(e, r);
-    const char   *dims = c_training_dims(e);
-    size_t        name = 6, shape = 5;
+    const char *dims = c_training_dims(e);
+    size_t name = 6, shape = 5;
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
-        const size_t  a = strlen(b->name), s = strlen(emit_shape(e, b->type));
+        const size_t a = strlen(b->name), s = strlen(emit_shape(e, b->type));
         name = is_placed(b) && a > name ? a : name;
         shape = is_placed(b) && s > shape ? s : shape;
     }
     shape = shape > 28 ? 28 : shape;
-    text_add(e->out, "/* The arena of %s: %s%s%s.\n"
+    text_add(e->out,
+             "/* The arena of %s: %s%s%s.\n"
              " * Offsets and bytes are those at these sizes; written and last read are steps.\n"
              " *\n",
-             is_train(r) ? "a training step" : strcmp(r->name, "eval") == 0 ? "an evaluation" :
-             strcmp(r->name, "output") == 0 ? "the outputs" : "the counts",
+             is_train(r)                      ? "a training step"
+             : strcmp(r->name, "eval") == 0   ? "an evaluation"
+             : strcmp(r->name, "output") == 0 ? "the outputs"
+                                              : "the counts",
              emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims);
     text_add(e->out, " *   %-*s  %-*s  %-4s %11s %11s  written  last read\n", (int)name, "buffer",
              (int)shape, "shape", "type", "offset", "bytes");
@@ -112,8 +117,8 @@ static void write_table(Emitter *e, const Routine *r)
         if (!is_placed(b))
             continue;
         Text t = text_new(e->cx->scratch);
-        text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d", (int)name, b->name,
-                 (int)shape, emit_comment(e, emit_shape(e, b->type), shape), dtype_name(b->dtype),
+        text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d", (int)name, b->name, (int)shape,
+                 emit_comment(e, emit_shape(e, b->type), shape), dtype_name(b->dtype),
                  (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last]);
         text_add(e->out, " *   %s", emit_comment(e, t.at, COLUMNS - 5));
         const char *shares = shares_with(e, r, b);
@@ -130,7 +135,7 @@ static void write_table(Emitter *e, const Routine *r)
 static const char *size_of(Emitter *e, DimScope *s, const Buffer *b)
 {
     return emit_format(e, "RT_SIZE(%s, %s)", c_type(e, b->dtype),
-                        dim_c(s, type_elems(e->p->dims, b->type)));
+                       dim_c(s, type_elems(e->p->dims, b->type)));
 }
 
 static const char *field(Emitter *e, const Buffer *b) { return map_get(e->field, b); }
@@ -181,7 +186,7 @@ static void place_in_order(Emitter *e, Buffer *b, bool *done, Buffer **order, in
 static void write_assignment(Emitter *e, const char *name, const char *old, const char *below,
                              const char *size, size_t width)
 {
-    Arena      *a = e->cx->scratch;
+    Arena *a = e->cx->scratch;
     const char *end = arena_printf(a, "at.%s + %s", below, size);
     if (old == NULL) {
         emit_statement(e->out, INDENT, arena_printf(a, "at.%-*s = %s;", (int)width, name, end));
@@ -210,7 +215,7 @@ static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
 static void write_end(Emitter *e, DimScope *s, const Routine *r, size_t width)
 {
     bool *covered = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1);
-    bool  first = true;
+    bool first = true;
     for (int i = 0; i < r->buffers.len; i++)
         for (int k = 0; is_placed(r->buffers.at[i]) && k < r->buffers.at[i]->below.len; k++)
             covered[root_of(r->buffers.at[i]->below.at[k])->id] = true;
@@ -225,12 +230,12 @@ static void write_end(Emitter *e, DimScope *s, const Routine *r, size_t width)
 
 static void write_plan(Emitter *e, const Routine *r)
 {
-    DimScope  s = dim_scope(e, "n.");
-    Text     *out = e->out, body = text_new(e->cx->scratch);
-    bool     *done = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1), any = false;
-    Buffer  **order = NEW_ARRAY(e->cx->scratch, Buffer *, r->buffers.len + 1);
-    size_t    width = 5;
-    int       n = 0;
+    DimScope s = dim_scope(e, "n.");
+    Text *out = e->out, body = text_new(e->cx->scratch);
+    bool *done = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1), any = false;
+    Buffer **order = NEW_ARRAY(e->cx->scratch, Buffer *, r->buffers.len + 1);
+    size_t width = 5;
+    int n = 0;
     for (int i = 0; i < r->buffers.len; i++)
         if (is_placed(r->buffers.at[i])) {
             const size_t len = strlen(field(e, r->buffers.at[i]));

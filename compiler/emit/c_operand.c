@@ -26,7 +26,7 @@ static void add_strides(Function *f, Text *t, const Operand *o)
         if (dim_is(o->loop_stride[d], 0))
             continue;
         const Dim *reach = dim_mul(f->e->p->dims, o->loop_stride[d], f->loop[d]->trip);
-        int64_t    v;
+        int64_t v;
         const bool far = !loop_is_wide(f, d) && dim_value(reach, &v) && v > INT32_MAX;
         text_add(t, " + %s%s", far ? "(ptrdiff_t)" : "", f->var[d]);
         if (!dim_is(o->loop_stride[d], 1))
@@ -61,7 +61,7 @@ static bool agree(const Operands *all, const Operand *o, int depth)
 const Type *operand_type(Function *f, const Operand *o)
 {
     const Type *t = o->buffer->type;
-    int         n = 0;
+    int n = 0;
     for (int d = 0; d < f->depth; d++)
         n += !dim_is(o->loop_stride[d], 0);
     return n == 0 || n > t->rank ? t : type_of(f->e->p->dims, t->dtype, t->rank - n, t->dim + n);
@@ -69,12 +69,12 @@ const Type *operand_type(Function *f, const Operand *o)
 
 static void declare_arena(Function *f, const Operands *all, const Operand *o)
 {
-    Emitter      *e = f->e;
+    Emitter *e = f->e;
     const Buffer *b = o->buffer;
-    const char   *name = names_take(e, f->names, b->name), *type = c_type(e, b->dtype);
-    const char   *at = emit_format(e, "RT_AT(arena, at%s%s)", f->depth ? "->" : ".",
-                                    (const char *)map_get(e->field, b));
-    Text          moved = text_new(e->cx->scratch);
+    const char *name = names_take(e, f->names, b->name), *type = c_type(e, b->dtype);
+    const char *at = emit_format(e, "RT_AT(arena, at%s%s)", f->depth ? "->" : ".",
+                                 (const char *)map_get(e->field, b));
+    Text moved = text_new(e->cx->scratch);
     f->head->arena = true;
     map_set(f->local, b, (void *)(uintptr_t)name);
     if (agree(all, o, f->depth))
@@ -93,7 +93,7 @@ static void declare_arena(Function *f, const Operands *all, const Operand *o)
 static int stack_loops(const Function *f, const Operand *o, int loop[DEPTH_MAX])
 {
     const Program *p = f->e->p;
-    int            n = 0, d = f->depth;
+    int n = 0, d = f->depth;
     for (int g = p->params.at[o->buffer->index].group; g >= 0; g = p->groups.at[g].parent) {
         const Dim *stride = dim_sym(p->dims, p->groups.at[g].stride_sym);
         while (--d >= 0 && dim_is(o->loop_stride[d], 0))
@@ -111,27 +111,27 @@ static int stack_loops(const Function *f, const Operand *o, int loop[DEPTH_MAX])
 /* "p_h": this repetition of stack h, declared on first use. */
 static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
 {
-    Emitter    *e = f->e;
-    const bool  grad = o->buffer->kind == BUF_GRAD;
-    const int   group = e->p->params.at[o->buffer->index].group;
+    Emitter *e = f->e;
+    const bool grad = o->buffer->kind == BUF_GRAD;
+    const int group = e->p->params.at[o->buffer->index].group;
     const char *key = intern_printf(e->cx, "%s%s", grad ? "d_" : "", e->group[group]);
     const char *name = map_get(f->base, key);
     if (name)
         return name;
     Text start = text_new(e->cx->scratch);
-    int  k = 0;
+    int k = 0;
     for (int g = group; g >= 0; g = e->p->groups.at[g].parent, k++) {
         const char *inner = emit_format(e, "%s", start.at);
-        Operand     one = { .buffer = o->buffer };
-        Text        outer = text_new(e->cx->scratch);
+        Operand one = { .buffer = o->buffer };
+        Text outer = text_new(e->cx->scratch);
         one.loop_stride[loop[k]] = o->loop_stride[loop[k]];
         text_add(&outer, " + %s", e->group[g]);
         add_strides(f, &outer, &one);
         text_put(&outer, inner);
         start = outer;
     }
-    name = names_take_exact(e, f->names, emit_format(e, "%s_%s", grad ? "d_p" : "p",
-                                                      e->group[group] + 2));
+    name = names_take_exact(e, f->names,
+                            emit_format(e, "%s_%s", grad ? "d_p" : "p", e->group[group] + 2));
     map_set(f->base, key, (void *)(uintptr_t)name);
     text_add(&f->pointers, "    %s%s *%s = %s%s;\t/* this repetition of %s */\n",
              grad ? "" : "const ", e->real, name, grad ? "d_p" : "p", start.at,
@@ -141,11 +141,11 @@ static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
 
 static const char *parameter_text(Function *f, const Operand *o)
 {
-    Emitter   *e = f->e;
+    Emitter *e = f->e;
     const bool grad = o->buffer->kind == BUF_GRAD;
-    int        loop[DEPTH_MAX];
-    const int  n = stack_loops(f, o, loop);
-    Text       t = text_new(e->cx->scratch);
+    int loop[DEPTH_MAX];
+    const int n = stack_loops(f, o, loop);
+    Text t = text_new(e->cx->scratch);
     if (grad)
         f->head->d_p = true;
     else
@@ -170,7 +170,7 @@ void operands_declare(Function *f, const Steps *steps, bool backward)
     for (int i = 0; i < all.len; i++) {
         const Operand *o = all.at[i];
         if (o->buffer->kind == BUF_PARAM || o->buffer->kind == BUF_GRAD)
-            parameter_text(f, o);               /* for its declaration */
+            parameter_text(f, o); /* for its declaration */
         else if (o->buffer->kind == BUF_ARENA && map_get(f->local, o->buffer) == NULL)
             declare_arena(f, &all, o);
     }
@@ -178,17 +178,18 @@ void operands_declare(Function *f, const Steps *steps, bool backward)
 
 const char *operand_text(Function *f, const Operand *o)
 {
-    Emitter      *e = f->e;
+    Emitter *e = f->e;
     const Buffer *b = o->buffer;
-    Text          t = text_new(e->cx->scratch);
-    bool          moves = true;
+    Text t = text_new(e->cx->scratch);
+    bool moves = true;
     switch (b->kind) {
-    case BUF_PARAM: case BUF_GRAD:
-        return parameter_text(f, o);
-    case BUF_SUM: case BUF_COUNT:
+    case BUF_PARAM:
+    case BUF_GRAD: return parameter_text(f, o);
+    case BUF_SUM:
+    case BUF_COUNT:
         f->head->s = f->head->sums = true;
         return emit_format(e, "&s->%s[S_%s]", b->kind == BUF_SUM ? "sum" : "count",
-                            e->slot[b->index]);
+                           e->slot[b->index]);
     case BUF_INPUT:
         f->head->input[b->index] = true;
         text_put(&t, e->input[b->index]);

@@ -8,7 +8,9 @@
 
 #include <string.h>
 
-typedef struct { int param, group; } Member;    /* one of them is -1 */
+typedef struct {
+    int param, group;
+} Member; /* one of them is -1 */
 typedef VEC(Member) Members;
 
 /* The child of `parent` that holds group g; -1 if g is not inside it. */
@@ -45,10 +47,10 @@ static const char *member_size(Emitter *e, DimScope *s, Member m)
 
 static void write_enum(Emitter *e, int group)
 {
-    DimScope      s = dim_scope(e, "");
+    DimScope s = dim_scope(e, "");
     const Members list = members_of(e, group);
-    Text          lines = text_new(e->cx->scratch);
-    const char   *end = "0";
+    Text lines = text_new(e->cx->scratch);
+    const char *end = "0";
     for (int i = 0; i < list.len; i++)
         if (list.at[i].group >= 0)
             write_enum(e, list.at[i].group);
@@ -60,12 +62,13 @@ static void write_enum(Emitter *e, int group)
                  dim_text(e->cx, e->p->groups.at[group].count));
     for (int i = 0; i < list.len; i++) {
         const Member m = list.at[i];
-        const char  *name = m.param >= 0 ? e->param[m.param] : e->group[m.group];
-        const Span   at = m.param >= 0 ? e->p->params.at[m.param].span
-                : e->p->groups.at[m.group].span;
-        const char  *shape = m.param >= 0 ? emit_shape(e, e->p->params.at[m.param].type)
-                           : emit_format(e, "%s times",
-                                          dim_text(e->cx, e->p->groups.at[m.group].count));
+        const char *name = m.param >= 0 ? e->param[m.param] : e->group[m.group];
+        const Span at = m.param >= 0 ? e->p->params.at[m.param].span
+                                     : e->p->groups.at[m.group].span;
+        const char *shape = m.param >= 0
+                                ? emit_shape(e, e->p->params.at[m.param].type)
+                                : emit_format(e, "%s times",
+                                              dim_text(e->cx, e->p->groups.at[m.group].count));
         text_add(&lines, "    %s = %s,\t/* %-14s %s */\n", name, end, shape,
                  at.file ? source_where(e->cx, at) : "");
         end = emit_format(e, "%s + %s", name, member_size(e, &s, m));
@@ -104,17 +107,17 @@ static const char *stack_list(Emitter *e, DimScope *s, const Param *p, int *n)
     const char *list = "";
     for (int g = p->group; g >= 0; g = e->p->groups.at[g].parent)
         list = emit_format(e, "{ %s, %s }%s%s", dim_c(s, e->p->groups.at[g].count),
-                            e->symbol[e->p->groups.at[g].stride_sym->id], (*n)++ ? ", " : "", list);
+                           e->symbol[e->p->groups.at[g].stride_sym->id], (*n)++ ? ", " : "", list);
     return list;
 }
 
 static void write_row(Emitter *e, DimScope *s, int i)
 {
     const Param *p = &e->p->params.at[i];
-    Arena       *a = e->cx->scratch;
-    Text         shape = text_new(a);
-    Fields       f = { 0 };
-    int          n_stacks = 0;
+    Arena *a = e->cx->scratch;
+    Text shape = text_new(a);
+    Fields f = { 0 };
+    int n_stacks = 0;
     for (int k = 0; k < p->type->rank; k++)
         text_add(&shape, "%s %s", k ? "," : "", dim_c(s, p->type->dim[k]));
     const char *stacks = stack_list(e, s, p, &n_stacks);
@@ -127,13 +130,16 @@ static void write_row(Emitter *e, DimScope *s, int i)
     vec_push(a, &f, arena_printf(a, ".at = %s", c_param_start(e, i)));
     if (n_stacks > 0)
         vec_push(a, &f, arena_printf(a, ".n_stacks = %d, .stack = { %s }", n_stacks, stacks));
-    vec_push(a, &f, arena_printf(a, ".init = { %s, %s }", init_name[p->init],
-                                 emit_number(e, p->init_value)));
+    vec_push(
+        a, &f,
+        arena_printf(a, ".init = { %s, %s }", init_name[p->init], emit_number(e, p->init_value)));
     if (p->fit_kind)
-        vec_push(a, &f, arena_printf(a, ".fit = %s, .fit_input = %d", emit_string(e, p->fit_kind),
-                                     p->fit_input));
-    vec_push(a, &f, arena_printf(a, ".where = %s", emit_string(e, p->span.file
-                                 ? source_where(e->cx, p->span) : "")));
+        vec_push(a, &f,
+                 arena_printf(a, ".fit = %s, .fit_input = %d", emit_string(e, p->fit_kind),
+                              p->fit_input));
+    vec_push(a, &f,
+             arena_printf(a, ".where = %s",
+                          emit_string(e, p->span.file ? source_where(e->cx, p->span) : "")));
     emit_call(e->out, INDENT, "{ ", f.at, f.len, " },\n");
 }
 

@@ -40,21 +40,24 @@ static void word(Emitter *e, Words *w, const char *s) { vec_push(e->cx->scratch,
 static Words head_words(const Function *f, const FunctionHead *h, bool types)
 {
     Emitter *e = f->e;
-    Arena   *a = e->cx->scratch;
-    Words    w = { 0 };
+    Arena *a = e->cx->scratch;
+    Words w = { 0 };
     if (h->p)
         word(e, &w, types ? arena_printf(a, "const %s *p", e->real) : "p");
     if (h->d_p)
         word(e, &w, types ? arena_printf(a, "%s *d_p", e->real) : "d_p");
     for (int i = 0; i < e->p->inputs.len; i++)
         if (h->input[i])
-            word(e, &w, types ? arena_printf(a, "const %s *%s",
-                 c_type(e, e->p->inputs.at[i].type->dtype), e->input[i]) : e->input[i]);
+            word(e, &w,
+                 types ? arena_printf(a, "const %s *%s", c_type(e, e->p->inputs.at[i].type->dtype),
+                                      e->input[i])
+                       : e->input[i]);
     for (int i = 0; i < e->p->outputs.len; i++)
         if (h->output[i])
-            word(e, &w, types
-                 ? arena_printf(a, "%s *%s", c_type(e, e->p->outputs.at[i].type->dtype),
-                                             e->output[i]) : e->output[i]);
+            word(e, &w,
+                 types ? arena_printf(a, "%s *%s", c_type(e, e->p->outputs.at[i].type->dtype),
+                                      e->output[i])
+                       : e->output[i]);
     if (h->arena)
         word(e, &w, types ? "void *arena" : "arena");
     return w;
@@ -72,26 +75,26 @@ static const char *flag_text(Function *f, Flag flag)
         return flag == FLAG_LATER ? "false" : "s->add";
     const Loop *loop = f->loop[f->depth - 1];
     const char *var = f->var[f->depth - 1];
-    const char *later = loop->reverse
-        ? emit_format(f->e, "%s < %s - 1", var, dim_c_factor(&f->dims, loop->trip))
-        : emit_format(f->e, "%s > 0", var);
+    const char *later = loop->reverse ? emit_format(f->e, "%s < %s - 1", var,
+                                                    dim_c_factor(&f->dims, loop->trip))
+                                      : emit_format(f->e, "%s > 0", var);
     return flag == FLAG_LATER ? later : emit_format(f->e, "s->add || %s", later);
 }
 
 static const char *call_text(Function *f, const Step *s)
 {
-    Emitter          *e = f->e;
-    Arena            *a = e->cx->scratch;
+    Emitter *e = f->e;
+    Arena *a = e->cx->scratch;
     const KernelHead *h = map_get(e->call_dims, s->kernel);
-    Words             w = { 0 };
-    Text              t = text_new(a);
+    Words w = { 0 };
+    Text t = text_new(a);
     for (int i = 0; i < h->n_args; i++)
         word(e, &w, operand_text(f, &s->operands[h->order[i]]));
     for (int i = 0; i < e->p->means.len; i++)
         if (h->seed[i])
-            word(e, &w, arena_printf(a, e->p->real == DT_F64 ? "s->seed[S_%s]"
-                                     : "(float)s->seed[S_%s]",
-                                     e->slot[i]));
+            word(e, &w,
+                 arena_printf(a, e->p->real == DT_F64 ? "s->seed[S_%s]" : "(float)s->seed[S_%s]",
+                              e->slot[i]));
     for (int d = 0; d < DEPTH_MAX; d++)
         if (h->iter[d]) {
             if (d >= f->depth)
@@ -120,9 +123,9 @@ static const char *call_text(Function *f, const Step *s)
 /* Elements that a step writes through argument a. */
 static const Dim *elements_written(Function *f, const Step *s, int a)
 {
-    Dims         *ds = f->e->p->dims;
+    Dims *ds = f->e->p->dims;
     const Kernel *k = s->kernel;
-    const Dim    *n = dim_one(f->e);
+    const Dim *n = dim_one(f->e);
     if (k->kind != KERNEL_MAP)
         return type_elems(ds, operand_type(f, &s->operands[a]));
     for (int i = 0; i < k->effects.len; i++) {
@@ -141,20 +144,23 @@ static void trace_step(Function *f, const Step *s)
 {
     Emitter *e = f->e;
     for (int i = 0; i < s->kernel->args.len; i++) {
-        const Operand   *o = &s->operands[i];
+        const Operand *o = &s->operands[i];
         const KernelArg *arg = &s->kernel->args.at[i];
-        const BufKind    kind = o->buffer->kind;
-        if (!arg->written || arg->dtype != e->p->real || kind == BUF_SUM || kind == BUF_COUNT ||
-            strncmp(o->buffer->name, "work_", 5) == 0)
+        const BufKind kind = o->buffer->kind;
+        if (!arg->written || arg->dtype != e->p->real || kind == BUF_SUM || kind == BUF_COUNT
+            || strncmp(o->buffer->name, "work_", 5) == 0)
             continue;
-        const Dim  *n = elements_written(f, s, i);
+        const Dim *n = elements_written(f, s, i);
         const Type *type = operand_type(f, o);
-        const char *shape = dim_same(n, type_elems(e->p->dims, type)) ? emit_shape(e, type)
-                          : emit_format(e, "%s of it", dim_text(e->cx, n));
-        Text        t = text_new(e->cx->scratch);
-        emit_call(&t, INDENT, emit_format(e, "rt_trace_%s(", e->suffix), (const char *[]){
-                      emit_format(e, "%d", s->number), emit_string(e, o->buffer->name),
-                      emit_string(e, shape), operand_text(f, o), dim_c(&f->dims, n) }, 5, ");");
+        const char *shape = dim_same(n, type_elems(e->p->dims, type))
+                                ? emit_shape(e, type)
+                                : emit_format(e, "%s of it", dim_text(e->cx, n));
+        Text t = text_new(e->cx->scratch);
+        emit_call(&t, INDENT, emit_format(e, "rt_trace_%s(", e->suffix),
+                  (const char *[]){ emit_format(e, "%d", s->number),
+                                    emit_string(e, o->buffer->name), emit_string(e, shape),
+                                    operand_text(f, o), dim_c(&f->dims, n) },
+                  5, ");");
         vec_push(e->cx->scratch, &f->rows, ((Row){ t.at, NULL }));
     }
 }
@@ -162,9 +168,9 @@ static void trace_step(Function *f, const Step *s)
 /* "3    tiny.model:8  h = tanh(x @ w + b)", backward "9    undoes 3  tiny.model:8  d_w = ..." */
 static const char *step_comment(Function *f, const Step *s)
 {
-    Emitter    *e = f->e;
+    Emitter *e = f->e;
     const char *text = s->span.file ? source_text_line(e->cx, s->span) : "";
-    Text        t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     text_add(&t, "%-4d ", s->number);
     if (s->undoes)
         text_add(&t, "undoes %-4d ", s->undoes);
@@ -179,7 +185,7 @@ static const char *step_comment(Function *f, const Step *s)
 static const char *loop_variable(Function *f, const Loop *loop)
 {
     const char *trip = dim_text(f->e->cx, loop->trip);
-    bool        name = isalpha((unsigned char)trip[0]) != 0;
+    bool name = isalpha((unsigned char)trip[0]) != 0;
     for (const char *s = trip; *s; s++)
         name = name && (isalnum((unsigned char)*s) || *s == '_');
     char *var = arena_printf(f->e->cx->scratch, "i%s", name ? trip : "");
@@ -218,10 +224,10 @@ static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitte
 static const char *loop_call(Function *f, const Step *s, const char *name, const char *var,
                              const FunctionHead *h)
 {
-    Emitter    *e = f->e;
-    Arena      *a = e->cx->scratch;
-    Words       w = head_words(f, h, false);
-    Text        t = text_new(a);
+    Emitter *e = f->e;
+    Arena *a = e->cx->scratch;
+    Words w = head_words(f, h, false);
+    Text t = text_new(a);
     const char *trip = dim_c(&f->dims, s->loop->trip);
     const char *type = dim_fits_int(e, s->loop->trip) ? "int" : "ptrdiff_t";
     if (h->arena)
@@ -243,27 +249,29 @@ static const char *loop_call(Function *f, const Step *s, const char *name, const
 
 static void write_loop(Function *f, const Step *s)
 {
-    Emitter    *e = f->e;
-    Arena      *a = e->cx->scratch;
-    Function    in = { .e = e, .r = f->r, .part = f->part, .depth = f->depth + 1 };
+    Emitter *e = f->e;
+    Arena *a = e->cx->scratch;
+    Function in = { .e = e, .r = f->r, .part = f->part, .depth = f->depth + 1 };
     const char *layer = s->loop->name ? s->loop->name : "loop";
     const char *name = names_take(e, e->file, arena_printf(a, "%s_%s", layer, f->part));
     const char *var = loop_variable(f, s->loop);
-    int         first = 0, last = 0;
+    int first = 0, last = 0;
     if (in.depth > DEPTH_MAX)
         bug("loops nest deeper than %d", DEPTH_MAX);
     memcpy(in.loop, f->loop, sizeof in.loop);
     memcpy(in.var, f->var, sizeof in.var);
     in.loop[f->depth] = s->loop;
     in.var[f->depth] = var;
-    write_function(&in, name, &s->body, s->backward, arena_printf(a, "one repetition of %s, %s",
-                   s->loop->stack ? s->loop->stack : layer, f->part));
+    write_function(&in, name, &s->body, s->backward,
+                   arena_printf(a, "one repetition of %s, %s",
+                                s->loop->stack ? s->loop->stack : layer, f->part));
     merge_heads(f->head, in.head, e);
     numbers_in(&s->body, &first, &last);
     const char *text = s->span.file ? emit_comment(e, source_text_line(e->cx, s->span), 60) : "";
-    vec_push(a, &f->rows, ((Row){ loop_call(f, s, name, var, in.head),
-             arena_printf(a, "%d..%d  %s  %s", first, last,
-                          s->span.file ? source_where(e->cx, s->span) : "", text) }));
+    vec_push(a, &f->rows,
+             ((Row){ loop_call(f, s, name, var, in.head),
+                     arena_printf(a, "%d..%d  %s  %s", first, last,
+                                  s->span.file ? source_where(e->cx, s->span) : "", text) }));
 }
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -271,15 +279,15 @@ static void write_loop(Function *f, const Step *s)
 /* Beside the calls where all fit, else each above its call. */
 static void write_rows(Function *f, Text *t)
 {
-    bool   beside = true;
+    bool beside = true;
     size_t column = 0;
     for (int i = 0; i < f->rows.len; i++) {
         const size_t len = strlen(f->rows.at[i].left);
         column = len > column ? len : column;
     }
     for (int i = 0; i < f->rows.len; i++)
-        beside = beside && strchr(f->rows.at[i].left, '\n') == NULL && f->rows.at[i].comment &&
-                 column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS;
+        beside = beside && strchr(f->rows.at[i].left, '\n') == NULL && f->rows.at[i].comment
+                 && column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS;
     for (int i = 0; i < f->rows.len; i++) {
         const Row *r = &f->rows.at[i];
         if (!beside && r->comment)
@@ -296,7 +304,7 @@ static void write_rows(Function *f, Text *t)
 static void write_head(Function *f, const char *name)
 {
     Emitter *e = f->e;
-    Words    w = head_words(f, f->head, true);
+    Words w = head_words(f, f->head, true);
     if (f->depth > 0 && f->head->arena)
         word(e, &w, emit_format(e, "const %s *at", routine_plan_type(e, f->r)));
     if (f->head->s)
@@ -304,12 +312,10 @@ static void write_head(Function *f, const char *name)
     if (f->head->n)
         word(e, &w, "Dims n");
     for (int d = 0; d < f->depth; d++)
-        word(e, &w, emit_format(e, "%s %s", loop_is_wide(f, d) ? "ptrdiff_t" : "int",
-                                 f->var[d]));
+        word(e, &w, emit_format(e, "%s %s", loop_is_wide(f, d) ? "ptrdiff_t" : "int", f->var[d]));
     if (w.len == 0)
         word(e, &w, "void");
-    emit_call(e->out, 0, emit_format(e, "static void %s(", name), w.at, w.len,
-              ")\n{\n");
+    emit_call(e->out, 0, emit_format(e, "static void %s(", name), w.at, w.len, ")\n{\n");
 }
 
 static void function_prepare(Function *f)
@@ -335,7 +341,7 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
                            const char *what)
 {
     Emitter *e = f->e;
-    Arena   *a = e->cx->scratch;
+    Arena *a = e->cx->scratch;
     if (f->head == NULL)
         function_prepare(f);
     operands_declare(f, steps, backward);
@@ -376,7 +382,7 @@ static bool has_steps(const Routine *r, bool backward)
 static void write_part(Emitter *e, const Routine *r, const char *part, bool backward,
                        const char *what)
 {
-    Function    f = { .e = e, .r = r, .part = part };
+    Function f = { .e = e, .r = r, .part = part };
     const char *name = names_take(e, e->file, emit_format(e, "%s_%s", e->model, part));
     write_function(&f, name, &r->steps, backward, what);
     map_set(e->call_dims, head_key(e, r, part), f.head);
@@ -389,19 +395,19 @@ static void write_count(Emitter *e)
 {
     static const Steps nothing = { 0 };
     const Routine *r = e->kp->count;
-    Function       f = { .e = e, .r = r, .part = "count" };
-    const char    *name = names_take(e, e->file, emit_format(e, "%s_count", e->model));
+    Function f = { .e = e, .r = r, .part = "count" };
+    const char *name = names_take(e, e->file, emit_format(e, "%s_count", e->model));
     function_prepare(&f);
     for (int i = 0; i < e->p->means.len; i++) {
         const MeanSlot *m = &e->p->means.at[i];
         if (m->count == NULL)
             continue;
         f.head->s = f.head->sums = true;
-        vec_push(e->cx->scratch, &f.rows, ((Row){
-            emit_format(e, "    s->count[S_%s] += (double)(%s);", e->slot[i],
-                         dim_c(&f.dims, m->count)),
-            emit_format(e, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
-                         m->span.file ? source_where(e->cx, m->span) : "") }));
+        vec_push(e->cx->scratch, &f.rows,
+                 ((Row){ emit_format(e, "    s->count[S_%s] += (double)(%s);", e->slot[i],
+                                     dim_c(&f.dims, m->count)),
+                         emit_format(e, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
+                                     m->span.file ? source_where(e->cx, m->span) : "") }));
     }
     write_function(&f, name, r ? &r->steps : &nothing, false,
                    "what the means divide by, over one micro-step");

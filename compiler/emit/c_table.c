@@ -52,8 +52,8 @@ static void write_inputs(Emitter *e)
     open_table(e, "RtInput", "inputs");
     for (int i = 0; i < e->p->inputs.len; i++) {
         const Input *in = &e->p->inputs.at[i];
-        int64_t      literal;
-        Text          t = text_new(e->cx->scratch);
+        int64_t literal;
+        Text t = text_new(e->cx->scratch);
         text_add(&t, "{ .name = %s, .type = %s, .rank = %d,", emit_string(e, in->name),
                  rt_type(in->type->dtype), in->type->rank);
         if (in->ranged) {
@@ -74,7 +74,7 @@ static void write_inputs(Emitter *e)
 static unsigned needs_of(Emitter *e, int output)
 {
     const Graph *g = e->kp->output ? e->kp->output->graph : NULL;
-    unsigned     needs = 0;
+    unsigned needs = 0;
     if (g == NULL)
         return 0;
     unsigned *of = NEW_ARRAY(e->cx->scratch, unsigned, g->nodes.len + 1);
@@ -130,16 +130,17 @@ static const char *const schedule_name[] = { "RT_CONSTANT", "RT_LINEAR", "RT_COS
 static void write_objectives(Emitter *e)
 {
     const char *loss = "loss";
-    Span        at = e->p->train.span;
+    Span at = e->p->train.span;
     for (int i = e->p->means.len - 1; i >= 0; i--)
         if (e->p->means.at[i].weight != 0) {
             loss = e->p->means.at[i].name;
             at = e->p->means.at[i].span;
         }
     open_table(e, "RtObjective", "objectives");
-    emit_statement(e->out, INDENT, emit_format(e,
-                   "{ .loss = %s, .from = 0, .to = P_COUNT, .optimizer = %s, .where = %s },",
-                   emit_string(e, loss), optimizer_name[e->p->train.optimizer], where(e, at)));
+    emit_statement(
+        e->out, INDENT,
+        emit_format(e, "{ .loss = %s, .from = 0, .to = P_COUNT, .optimizer = %s, .where = %s },",
+                    emit_string(e, loss), optimizer_name[e->p->train.optimizer], where(e, at)));
     text_put(e->out, "};\n\n");
 }
 
@@ -180,19 +181,20 @@ static bool write_check(Emitter *e)
 {
     static const char *const rel[] = { "<=", "<", ">=", ">", "==" };
     DimScope s = dim_scope(e, "n.");
-    Text     t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     for (int i = 0; i < e->p->constraints.len; i++) {
         const Constraint *c = &e->p->constraints.at[i];
-        int64_t           left, right;
+        int64_t left, right;
         if (dim_value(c->left, &left) && dim_value(c->right, &right))
-            continue;                           /* decided when the model was checked */
+            continue; /* decided when the model was checked */
         text_put(&t, "    if (!(");
         if (c->rel == REL_DIVIDES)
             text_add(&t, "%s %% %s == 0", dim_c_divisor(&s, c->left), dim_c_divisor(&s, c->right));
         else
             text_add(&t, "%s %s %s", dim_c(&s, c->left), rel[c->rel], dim_c(&s, c->right));
-        text_add(&t, "))\n        return %s;\n", emit_string(e, emit_format(e, "%s (%s)",
-                 c->text, c->span.file ? source_where(e->cx, c->span) : "")));
+        text_add(&t, "))\n        return %s;\n",
+                 emit_string(e, emit_format(e, "%s (%s)", c->text,
+                                            c->span.file ? source_where(e->cx, c->span) : "")));
     }
     if (t.len == 0)
         return false;
@@ -207,7 +209,7 @@ typedef const Type *(*TypeAt)(Emitter *e, int i);
 static void write_shapes(Emitter *e, const char *name, int n, TypeAt type_at)
 {
     DimScope s = dim_scope(e, "n.");
-    Text     t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     if (n == 0)
         return;
     for (int i = 0; i < n; i++) {
@@ -217,8 +219,12 @@ static void write_shapes(Emitter *e, const char *name, int n, TypeAt type_at)
             text_add(&t, "        shape[%d] = %s;\n", k, dim_c(&s, type->dim[k]));
         text_put(&t, "        break;\n");
     }
-    open_function(e, emit_format(e, "static void %%s_%s_shape(const ptrdiff_t *dims, "
-                  "int %s, ptrdiff_t *shape)\n{\n", name, name), any_used(&s));
+    open_function(e,
+                  emit_format(e,
+                              "static void %%s_%s_shape(const ptrdiff_t *dims, "
+                              "int %s, ptrdiff_t *shape)\n{\n",
+                              name, name),
+                  any_used(&s));
     text_add(e->out, "    switch (%s) {\n%s    default:\n        break;\n    }\n}\n\n", name, t.at);
 }
 
@@ -228,7 +234,7 @@ static const Type *output_type(Emitter *e, int i) { return e->p->outputs.at[i].t
 static void write_ranges(Emitter *e)
 {
     DimScope s = dim_scope(e, "n.");
-    Text     t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     if (e->p->train.data.maps.len == 0)
         return;
     for (int i = 0; i < e->p->train.data.maps.len; i++) {
@@ -236,8 +242,10 @@ static void write_ranges(Emitter *e)
         text_add(&t, "    case %d:\n        *lo = %s;\n        *hi = %s;\n        break;\n", i,
                  m->lo ? dim_c(&s, m->lo) : "0", m->hi ? dim_c(&s, m->hi) : "0");
     }
-    open_function(e, "static void %s_map_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo, "
-                  "ptrdiff_t *hi)\n{\n", any_used(&s));
+    open_function(e,
+                  "static void %s_map_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo, "
+                  "ptrdiff_t *hi)\n{\n",
+                  any_used(&s));
     text_add(e->out, "    switch (map) {\n%s    default:\n        break;\n    }\n}\n\n", t.at);
 }
 
@@ -245,7 +253,10 @@ static void write_arena(Emitter *e)
 {
     const Routine *const routine[] = { e->kp->train, e->kp->eval, e->kp->output, e->kp->count };
     static const char *const entry[] = {
-        "RT_ENTRY_TRAIN", "RT_ENTRY_EVAL", "RT_ENTRY_OUTPUT", "RT_ENTRY_COUNT",
+        "RT_ENTRY_TRAIN",
+        "RT_ENTRY_EVAL",
+        "RT_ENTRY_OUTPUT",
+        "RT_ENTRY_COUNT",
     };
     Text t = text_new(e->cx->scratch);
     for (int i = 0; i < 4; i++)
@@ -261,25 +272,25 @@ static void write_arena(Emitter *e)
 
 static Code metric_code(Emitter *e, const Metric *m, const Node *n)
 {
-    Code    in[4];
+    Code in[4];
     int64_t v;
     switch (n->op) {
-    case OP_CONST:
-        return code_literal(e, n->attr.value, DT_F64);
-    case OP_MEAN:
-        return code_plain(emit_format(e, "mean[S_%s]", e->slot[n->attr.index]));
+    case OP_CONST: return code_literal(e, n->attr.value, DT_F64);
+    case OP_MEAN: return code_plain(emit_format(e, "mean[S_%s]", e->slot[n->attr.index]));
     case OP_DIM:
         if (!dim_value(n->attr.dim, &v)) {
-            diag_error(e->cx, n->span, "metric %s uses the dim %s, which is bound when the program "
-                       "starts", m->name, dim_text(e->cx, n->attr.dim));
+            diag_error(e->cx, n->span,
+                       "metric %s uses the dim %s, which is bound when the program "
+                       "starts",
+                       m->name, dim_text(e->cx, n->attr.dim));
             return code_literal(e, 0, DT_F64);
         }
         return code_literal(e, (double)v, DT_F64);
     case OP_CAST:
         return n->types[0]->dtype == DT_BOOL || n->in[0]->types[0]->dtype == DT_BOOL
-             ? code_cast(e, metric_code(e, m, n->in[0]), n->in[0]->types[0]->dtype,
-                         n->types[0]->dtype == DT_BOOL ? DT_BOOL : DT_F64)
-             : metric_code(e, m, n->in[0]);
+                   ? code_cast(e, metric_code(e, m, n->in[0]), n->in[0]->types[0]->dtype,
+                               n->types[0]->dtype == DT_BOOL ? DT_BOOL : DT_F64)
+                   : metric_code(e, m, n->in[0]);
     default:
         if (!op_is(n, CLASS_POINT) || n->n_in > 4)
             bug("metric %s: op %s in a formula", m->name, op_row(n->op)->name);
@@ -296,15 +307,15 @@ static void write_metric_values(Emitter *e)
         return;
     for (int i = 0; i < e->p->metrics.len; i++) {
         const Metric *m = &e->p->metrics.at[i];
-        const Node   *n = NULL;
+        const Node *n = NULL;
         for (int k = 0; m->formula && k < m->formula->sinks.len; k++)
             if (m->formula->sinks.at[k].kind == SINK_RESULT)
                 n = m->formula->sinks.at[k].node;
         if (n == NULL)
             bug("metric %s has no formula", m->name);
         Text line = text_new(e->cx->scratch);
-        emit_statement(&line, INDENT, emit_format(e, "value[%d] = %s;", i,
-                                                   metric_code(e, m, n).text));
+        emit_statement(&line, INDENT,
+                       emit_format(e, "value[%d] = %s;", i, metric_code(e, m, n).text));
         line.at[--line.len] = '\0';
         text_add(&t, "%s\t/* %s */\n", line.at, emit_comment(e, m->name, 40));
     }
@@ -321,8 +332,8 @@ static void write_metric_values(Emitter *e)
 static void write_train(Emitter *e)
 {
     const TrainSettings *t = &e->p->train;
-    const DataSource    *d = &t->data;
-    Text                *o = e->out;
+    const DataSource *d = &t->data;
+    Text *o = e->out;
     text_put(o, "    .train = {\n");
     text_put(o, t->present ? "        .present = true,\n" : "");
     text_add(o, "        .reader = %s, .path = %s, .val_path = %s,\n", emit_string(e, d->reader),
@@ -357,11 +368,13 @@ static void write_model(Emitter *e, int n_dims, bool check)
 {
     const Source *s = source_of(e->cx, e->p->file);
     const Program *p = e->p;
-    Text          *o = e->out;
-    const char    *m = e->model, *base = s ? strrchr(s->path, '/') : NULL;
+    Text *o = e->out;
+    const char *m = e->model, *base = s ? strrchr(s->path, '/') : NULL;
     text_add(o, "const RtModel %s = {\n    .name = %s,\n", m, emit_string(e, p->name));
     text_add(o, "    .source = %s, .source_crc = 0x%08xu,\n",
-             emit_string(e, base ? base + 1 : s ? s->path : p->name),
+             emit_string(e, base ? base + 1
+                            : s  ? s->path
+                                 : p->name),
              s ? (unsigned)crc32_of(s->text, s->len) : 0u);
     text_add(o, "    .real = %s,\n", rt_type(p->real));
     if (n_dims)
@@ -417,6 +430,8 @@ void c_table(Emitter *e)
     write_arena(e);
     write_metric_values(e);
     write_model(e, n_dims, check);
-    text_add(e->out, "\n#ifndef RT_LIBRARY\nint main(int argc, char **argv)\n{\n"
-                     "    return rt_main(&%s, argc, argv);\n}\n#endif\n", e->model);
+    text_add(e->out,
+             "\n#ifndef RT_LIBRARY\nint main(int argc, char **argv)\n{\n"
+             "    return rt_main(&%s, argc, argv);\n}\n#endif\n",
+             e->model);
 }

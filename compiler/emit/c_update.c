@@ -10,15 +10,16 @@
 
 static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw" };
 static const char *const update_rule[] = {
-    "p = p - lr d_p, with momentum, if finite", "Adam, if finite",
+    "p = p - lr d_p, with momentum, if finite",
+    "Adam, if finite",
     "Adam with decoupled decay, if finite",
 };
 
 static void write_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part)
 {
     const FunctionHead *h = function_head(e, r, part);
-    Arena              *a = e->cx->scratch;
-    VEC(const char *)   w = { 0 };
+    Arena *a = e->cx->scratch;
+    VEC(const char *) w = { 0 };
     if (h->p)
         vec_push(a, &w, "run->p");
     if (h->d_p)
@@ -60,7 +61,7 @@ static void write_locals(Emitter *e, Text *t, int indent, const FunctionHead *co
 static void write_dims(Emitter *e)
 {
     Text t = text_new(e->cx->scratch);
-    int  n = 0;
+    int n = 0;
     for (int i = 0; i < dims_count(e->p->dims); i++) {
         const Symbol *s = dims_at(e->p->dims, i);
         if (s->kind == SYM_DIM || s->kind == SYM_BATCH)
@@ -75,9 +76,9 @@ static void write_dims(Emitter *e)
 static void write_step(Emitter *e)
 {
     const TrainSettings *train = &e->p->train;
-    const FunctionHead  *count = function_head(e, e->kp->count, "count");
-    const FunctionHead  *head[2] = { function_head(e, e->kp->train, "forward"),
-                                     function_head(e, e->kp->train, "backward") };
+    const FunctionHead *count = function_head(e, e->kp->count, "count");
+    const FunctionHead *head[2] = { function_head(e, e->kp->train, "forward"),
+                                    function_head(e, e->kp->train, "backward") };
     Text lines = text_new(e->cx->scratch);
     text_put(&lines,
              "    rt_begin_step(run, s);\t/* sums and counts are 0; generator key, rate */\n");
@@ -110,7 +111,7 @@ static void write_adapter(Emitter *e, const char *name, const Routine *r, const 
                           bool count)
 {
     const FunctionHead *head[2] = { function_head(e, r, part), NULL };
-    Text                t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     if (count)
         head[1] = function_head(e, e->kp->count, "count");
     write_locals(e, &t, INDENT, head, head[1] ? 2 : 1);

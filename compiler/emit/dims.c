@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { UNSET_DIM = 16 };                        /* as plan.c takes a dim without a value */
+enum { UNSET_DIM = 16 }; /* as plan.c takes a dim without a value */
 
 DimScope dim_scope(Emitter *e, const char *prefix)
 {
@@ -23,8 +23,7 @@ static const char *name_narrow(const Symbol *sym, void *user)
         return s->e->symbol[sym->id];
     s->used[sym->id] = true;
     return s->prefix[0] == '\0' ? s->e->symbol[sym->id]
-                                : emit_format(s->e, "%s%s", s->prefix,
-                                               s->e->symbol[sym->id]);
+                                : emit_format(s->e, "%s%s", s->prefix, s->e->symbol[sym->id]);
 }
 
 static const char *name_wide(const Symbol *sym, void *user)
@@ -38,7 +37,7 @@ static const char *name_wide(const Symbol *sym, void *user)
 static bool constants_fit(Emitter *e, const Dim *d)
 {
     const int n = dims_count(e->p->dims);
-    int64_t  *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
+    int64_t *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
     for (int i = 0; i < n; i++) {
         const Symbol *s = dims_at(e->p->dims, i);
         values[i] = s->kind == SYM_CONST ? s->value : 1;
@@ -98,7 +97,7 @@ const Dim *dim_one(Emitter *e) { return dim_const(e->p->dims, 1); }
 int64_t emit_train_value(Emitter *e, const Dim *d)
 {
     const int n = dims_count(e->p->dims);
-    int64_t  *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
+    int64_t *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
     for (int i = 0; i < n; i++) {
         const Symbol *s = dims_at(e->p->dims, i);
         values[i] = s->value > 0 || s->kind == SYM_CONST ? s->value : UNSET_DIM;

@@ -13,7 +13,7 @@
 
 const char *emit_format(Emitter *e, const char *fmt, ...)
 {
-    Text    t = text_new(e->cx->scratch);
+    Text t = text_new(e->cx->scratch);
     va_list ap;
     va_start(ap, fmt);
     text_addv(&t, fmt, ap);
@@ -25,26 +25,33 @@ const char *emit_format(Emitter *e, const char *fmt, ...)
 
 /* Words of C, of the headers that rt.h includes, and names that every emitted file uses itself. */
 static const char *const reserved[] = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
-    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
-    "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
-    "union", "unsigned", "void", "volatile", "while", "_Bool", "bool", "true", "false", "asm",
-    "class", "new", "delete", "this", "template", "private", "public", "protected", "operator",
-    "namespace", "virtual", "try", "catch", "throw", "using", "typename", "explicit", "friend",
-    "NULL", "NAN", "INFINITY", "HUGE_VAL", "EOF", "offsetof", "errno", "assert", "main", "stdin",
-    "stdout", "stderr", "size_t", "ptrdiff_t", "wchar_t", "int8_t", "int16_t", "int32_t",
-    "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "float_t", "double_t",
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign",
-    "cos", "cosh", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "fdim", "floor", "fma", "fmax",
-    "fmin", "fmod", "frexp", "gamma", "hypot", "index", "isnan", "isinf", "isfinite", "j0", "j1",
-    "jn", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "logb", "lrint", "lround", "memcmp",
-    "memcpy", "memmove", "memset", "modf", "nan", "nearbyint", "nextafter", "pow", "remainder",
-    "remquo", "rint", "round", "scalb", "scalbn", "significand", "signgam", "sin", "sinh", "sqrt",
-    "strcat", "strcmp", "strcpy", "strlen", "tan", "tanh", "tgamma", "trunc", "y0", "y1", "yn",
-    "linux", "unix", "i386",
-    "Dims", "Plan", "run", "arena", "at", "add", "later", "add_later", "key", "sample", "stream",
-    "i", "j", "chunk", "chunks", "block", "from", "to", "end", "part", "row", "micro", "dims", "n",
-    "s", "p", "d_p",
+    "auto",      "break",       "case",      "char",     "const",     "continue", "default",
+    "do",        "double",      "else",      "enum",     "extern",    "float",    "for",
+    "goto",      "if",          "inline",    "int",      "long",      "register", "restrict",
+    "return",    "short",       "signed",    "sizeof",   "static",    "struct",   "switch",
+    "typedef",   "union",       "unsigned",  "void",     "volatile",  "while",    "_Bool",
+    "bool",      "true",        "false",     "asm",      "class",     "new",      "delete",
+    "this",      "template",    "private",   "public",   "protected", "operator", "namespace",
+    "virtual",   "try",         "catch",     "throw",    "using",     "typename", "explicit",
+    "friend",    "NULL",        "NAN",       "INFINITY", "HUGE_VAL",  "EOF",      "offsetof",
+    "errno",     "assert",      "main",      "stdin",    "stdout",    "stderr",   "size_t",
+    "ptrdiff_t", "wchar_t",     "int8_t",    "int16_t",  "int32_t",   "int64_t",  "uint8_t",
+    "uint16_t",  "uint32_t",    "uint64_t",  "float_t",  "double_t",  "abs",      "acos",
+    "acosh",     "asin",        "asinh",     "atan",     "atan2",     "atanh",    "cbrt",
+    "ceil",      "copysign",    "cos",       "cosh",     "erf",       "erfc",     "exp",
+    "exp2",      "expm1",       "fabs",      "fdim",     "floor",     "fma",      "fmax",
+    "fmin",      "fmod",        "frexp",     "gamma",    "hypot",     "index",    "isnan",
+    "isinf",     "isfinite",    "j0",        "j1",       "jn",        "ldexp",    "lgamma",
+    "log",       "log10",       "log1p",     "log2",     "logb",      "lrint",    "lround",
+    "memcmp",    "memcpy",      "memmove",   "memset",   "modf",      "nan",      "nearbyint",
+    "nextafter", "pow",         "remainder", "remquo",   "rint",      "round",    "scalb",
+    "scalbn",    "significand", "signgam",   "sin",      "sinh",      "sqrt",     "strcat",
+    "strcmp",    "strcpy",      "strlen",    "tan",      "tanh",      "tgamma",   "trunc",
+    "y0",        "y1",          "yn",        "linux",    "unix",      "i386",     "Dims",
+    "Plan",      "run",         "arena",     "at",       "add",       "later",    "add_later",
+    "key",       "sample",      "stream",    "i",        "j",         "chunk",    "chunks",
+    "block",     "from",        "to",        "end",      "part",      "row",      "micro",
+    "dims",      "n",           "s",         "p",        "d_p",
 };
 
 bool emit_is_reserved(const char *name)
@@ -54,10 +61,10 @@ bool emit_is_reserved(const char *name)
             return true;
     if (name[0] == 'k' && isdigit((unsigned char)name[1]))
         return true;
-    return strncmp(name, "rt_", 3) == 0 || strncmp(name, "RT_", 3) == 0 ||
-           strncmp(name, "Rt", 2) == 0 || strncmp(name, "P_", 2) == 0 ||
-           strncmp(name, "S_", 2) == 0 || strncmp(name, "__", 2) == 0 ||
-           (name[0] == '_' && isupper((unsigned char)name[1]));
+    return strncmp(name, "rt_", 3) == 0 || strncmp(name, "RT_", 3) == 0
+           || strncmp(name, "Rt", 2) == 0 || strncmp(name, "P_", 2) == 0
+           || strncmp(name, "S_", 2) == 0 || strncmp(name, "__", 2) == 0
+           || (name[0] == '_' && isupper((unsigned char)name[1]));
 }
 
 const char *emit_identifier(Emitter *e, const char *want)
@@ -115,7 +122,7 @@ const char *emit_number(Emitter *e, double v)
         return v < 0 ? "-INFINITY" : "INFINITY";
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)            /* -0.0 == 0.0, and %g keeps the sign */
+        if (strtod(text, NULL) == v) /* -0.0 == 0.0, and %g keeps the sign */
             break;
     }
     return emit_format(e, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
@@ -131,7 +138,7 @@ const char *emit_string(Emitter *e, const char *s)
         const unsigned char c = (unsigned char)*s;
         if (c == '"' || c == '\\')
             text_add(&t, "\\%c", c);
-        else if (c == '?' && s[1] == '?')       /* no trigraphs */
+        else if (c == '?' && s[1] == '?') /* no trigraphs */
             text_put(&t, "?\" \"");
         else if (c < 32 || c == 127)
             text_add(&t, "\\%03o", c);
@@ -146,7 +153,7 @@ const char *emit_bytes(Emitter *e, int64_t bytes)
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
     double v = (double)bytes;
-    int    u = 0;
+    int u = 0;
     while (v >= 1024 && u < 4) {
         v /= 1024;
         u++;
@@ -156,9 +163,9 @@ const char *emit_bytes(Emitter *e, int64_t bytes)
 
 const char *emit_count(Emitter *e, int64_t n)
 {
-    char  digits[32];
-    Text  t = text_new(e->cx->scratch);
-    int   len = snprintf(digits, sizeof digits, "%lld", (long long)n);
+    char digits[32];
+    Text t = text_new(e->cx->scratch);
+    int len = snprintf(digits, sizeof digits, "%lld", (long long)n);
     for (int i = 0; i < len; i++)
         text_add(&t, "%s%c", i > 0 && (len - i) % 3 == 0 && digits[i - 1] != '-' ? "," : "",
                  digits[i]);
@@ -251,8 +258,8 @@ void emit_call(Text *t, int indent, const char *head, const char *const *arg, in
 static size_t break_point(const char *s, size_t room)
 {
     size_t best = 0;
-    int    depth = 0, best_depth = 0;
-    bool   quoted = false;
+    int depth = 0, best_depth = 0;
+    bool quoted = false;
     for (size_t i = 0; s[i] && i <= room; i++) {
         if (s[i] == '"' && (i == 0 || s[i - 1] != '\\'))
             quoted = !quoted;
@@ -324,7 +331,7 @@ void emit_aligned(Text *t, const char *lines, size_t least)
         const size_t len = strcspn(s, "\n"), tab = strcspn(s, "\t\n");
         const size_t left = width_of(s, tab);
         const size_t right = tab < len ? width_of(s + tab + 1, len - tab - 1) : 0;
-        if (tab < len && left + 1 + right > COLUMNS) {      /* the comment above its line */
+        if (tab < len && left + 1 + right > COLUMNS) { /* the comment above its line */
             spaces(t, strspn(s, " "));
             text_putn(t, s + tab + 1, right ? len - tab - 1 : 0);
             text_put(t, "\n");

@@ -9,21 +9,21 @@
 #include "pass/kernel.h"
 
 typedef struct {
-    const char *command;                        /* "gradcc --emit=c models/tiny.model"          */
+    const char *command; /* "gradcc --emit=c models/tiny.model" */
     const char *version;
-    bool        trace;                          /* a line about each value, after each step     */
+    bool trace; /* a line about each value, after each step */
 } EmitOptions;
 
 /* A language that programs are emitted in. The pipeline calls through it. */
 typedef struct {
-    const char *name;                           /* of --target                                  */
+    const char *name; /* of --target */
     /* What it needs from the plan besides, as more arguments of kernels: room for the partial sums
        of kernels that sum over rows beside other work. Runs between fuse and order. */
     void (*workspace)(KernelProgram *kp);
     void (*emit)(Text *out, KernelProgram *kp, const EmitOptions *opt);
 } Target;
 
-extern const Target target_c;                   /* c.c                                          */
+extern const Target target_c; /* c.c */
 
 /* grad_text.c: the backward pass in the model's language (--emit=grad). */
 void emit_grad(Text *out, Program *p);

@@ -16,17 +16,15 @@ const char *code_at_least(Emitter *e, Code a, Prec least)
     return a.prec >= least ? a.text : emit_format(e, "(%s)", a.text);
 }
 
-Code code_plain(const char *text)
-{
-    return (Code){ text, PREC_PRIMARY, false, NULL };
-}
+Code code_plain(const char *text) { return (Code){ text, PREC_PRIMARY, false, NULL }; }
 
 /* ---- literals ------------------------------------------------------------------------------- */
 
 static Code literal_int(Emitter *e, double v)
 {
-    const char *text = v <= -2147483648.0 ? "INT32_MIN"
-                     : emit_format(e, "%.0f", v > 2147483647.0 ? 2147483647.0 : v);
+    const char *text = v <= -2147483648.0
+                           ? "INT32_MIN"
+                           : emit_format(e, "%.0f", v > 2147483647.0 ? 2147483647.0 : v);
     return (Code){ text, v < 0 ? PREC_UNARY : PREC_PRIMARY, true, text };
 }
 
@@ -78,11 +76,15 @@ static bool has_outside(const char *code, const char *op)
 
 static Prec prec_of(const char *code)
 {
-    static const struct { const char *op; Prec prec; } table[] = {
-        { " ? ", PREC_COND }, { " || ", PREC_OR }, { " && ", PREC_AND }, { " == ", PREC_EQUAL },
-        { " != ", PREC_EQUAL }, { " < ", PREC_RELATION }, { " <= ", PREC_RELATION },
-        { " > ", PREC_RELATION }, { " >= ", PREC_RELATION }, { " + ", PREC_ADD },
-        { " - ", PREC_ADD }, { " * ", PREC_MUL }, { " / ", PREC_MUL },
+    static const struct {
+        const char *op;
+        Prec prec;
+    } table[] = {
+        { " ? ", PREC_COND },      { " || ", PREC_OR },      { " && ", PREC_AND },
+        { " == ", PREC_EQUAL },    { " != ", PREC_EQUAL },   { " < ", PREC_RELATION },
+        { " <= ", PREC_RELATION }, { " > ", PREC_RELATION }, { " >= ", PREC_RELATION },
+        { " + ", PREC_ADD },       { " - ", PREC_ADD },      { " * ", PREC_MUL },
+        { " / ", PREC_MUL },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (has_outside(code, table[i].op))
@@ -96,22 +98,16 @@ static Prec prec_of(const char *code)
 static Prec least_for(Prec outer, bool first)
 {
     switch (outer) {
-    case PREC_COND:
-        return PREC_OR;
-    case PREC_OR:
-        return first ? PREC_OR : PREC_NOT;
-    case PREC_AND:
-        return first ? PREC_AND : PREC_NOT;
-    case PREC_EQUAL: case PREC_RELATION:
-        return PREC_ADD;
-    case PREC_ADD:
-        return first ? PREC_ADD : PREC_MUL;
-    case PREC_MUL:
-        return first ? PREC_MUL : PREC_UNARY;
-    case PREC_NOT: case PREC_UNARY:
-        return PREC_PRIMARY;
-    default:
-        return PREC_NONE;
+    case PREC_COND: return PREC_OR;
+    case PREC_OR: return first ? PREC_OR : PREC_NOT;
+    case PREC_AND: return first ? PREC_AND : PREC_NOT;
+    case PREC_EQUAL:
+    case PREC_RELATION: return PREC_ADD;
+    case PREC_ADD: return first ? PREC_ADD : PREC_MUL;
+    case PREC_MUL: return first ? PREC_MUL : PREC_UNARY;
+    case PREC_NOT:
+    case PREC_UNARY: return PREC_PRIMARY;
+    default: return PREC_NONE;
     }
 }
 
@@ -128,8 +124,8 @@ Code code_point(Emitter *e, Op op, const Code *in, int n)
     if (strcmp(code, "$0") == 0)
         return in[0];
     const Prec outer = prec_of(code);
-    Text       t = text_new(e->cx->scratch);
-    int        depth = 0;
+    Text t = text_new(e->cx->scratch);
+    int depth = 0;
     for (const char *s = code; *s; s++) {
         depth += (*s == '(') - (*s == ')');
         if (*s != '$' || !isdigit((unsigned char)s[1])) {
@@ -139,12 +135,12 @@ Code code_point(Emitter *e, Op op, const Code *in, int n)
         const int k = *++s - '0';
         if (k >= n)
             bug("the C code of %s names operand %d of %d", op_row(op)->name, k, n);
-        const Code  a = in[k];
-        const bool  minus = a.number && a.text[0] == '-' && k > 0 && depth == 0;
-        const Prec  least = minus ? PREC_PRIMARY : depth > 0 ? PREC_NONE : least_for(outer, k == 0);
-        const bool  whole = a.number && a.whole && depth == 0 && n == 2 && is_arithmetic(outer) &&
-                            !in[1 - k].number;
-        if (whole)                              /* 2*x, not 2.0f*x */
+        const Code a = in[k];
+        const bool minus = a.number && a.text[0] == '-' && k > 0 && depth == 0;
+        const Prec least = minus ? PREC_PRIMARY : depth > 0 ? PREC_NONE : least_for(outer, k == 0);
+        const bool whole = a.number && a.whole && depth == 0 && n == 2 && is_arithmetic(outer)
+                           && !in[1 - k].number;
+        if (whole) /* 2*x, not 2.0f*x */
             text_put(&t, code_at_least(e, (Code){ a.whole, a.prec, true, a.whole }, least));
         else
             text_put(&t, code_at_least(e, a, least));
@@ -157,9 +153,9 @@ Code code_cast(Emitter *e, Code a, DType from, DType to)
     if (from == to)
         return a;
     if (to == DT_BOOL)
-        return (Code){ emit_format(e, "%s != 0", code_at_least(e, a, PREC_ADD)),
-                       PREC_EQUAL, false, NULL };
+        return (Code){ emit_format(e, "%s != 0", code_at_least(e, a, PREC_ADD)), PREC_EQUAL, false,
+                       NULL };
     const char *type = to == DT_I32 ? "int32_t" : to == DT_F32 ? "float" : "double";
-    return (Code){ emit_format(e, "(%s)%s", type, code_at_least(e, a, PREC_UNARY)),
-                   PREC_UNARY, false, NULL };
+    return (Code){ emit_format(e, "(%s)%s", type, code_at_least(e, a, PREC_UNARY)), PREC_UNARY,
+                   false, NULL };
 }

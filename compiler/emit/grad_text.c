@@ -11,21 +11,21 @@
 
 #include <string.h>
 
-enum { OPERAND = 64, KEPT = 72 };               /* characters before a value gets its own line */
+enum { OPERAND = 64, KEPT = 72 }; /* characters before a value gets its own line */
 
 typedef struct {
-    Emitter      e;                             /* cx, p and out are used                       */
-    Graph       *g;
-    const char **name;                          /* by node id: how uses write it, or NULL       */
-    int         *uses;
-    bool        *live;
-    Names       *names;
-    int         *sink;                          /* by node id of the train graph: parameter whose
+    Emitter e; /* cx, p and out are used */
+    Graph *g;
+    const char **name; /* by node id: how uses write it, or NULL */
+    int *uses;
+    bool *live;
+    Names *names;
+    int *sink;     /* by node id of the train graph: parameter whose
                                                    gradient it is, plus 1                       */
-    bool        *written;                       /* by parameter: its gradient has appeared       */
-    int          indent;
-    Text        *out;
-    Span        *above;                         /* the model line shown last                    */
+    bool *written; /* by parameter: its gradient has appeared */
+    int indent;
+    Text *out;
+    Span *above; /* the model line shown last */
 } Writer;
 
 static Code text_of(Writer *w, const Node *n);
@@ -56,8 +56,8 @@ static const char *box_text(Writer *w, const Node *n)
     Text t = text_new(w->e.cx->scratch);
     for (int i = 0; i < n->type->rank; i++) {
         const Dim *end = dim_add(w->e.p->dims, n->attr.lo[i], n->type->dim[i]);
-        const bool whole = dim_is(n->attr.lo[i], 0) &&
-                           dim_same(n->type->dim[i], n->in[0]->type->dim[i]);
+        const bool whole = dim_is(n->attr.lo[i], 0)
+                           && dim_same(n->type->dim[i], n->in[0]->type->dim[i]);
         text_put(&t, i ? ", " : "");
         if (whole)
             text_put(&t, ":");
@@ -80,8 +80,8 @@ static bool swaps_last_two(const Node *n)
 static bool keeps_last_axis(const Node *n)
 {
     const Type *a = n->in[0]->type, *b = n->type;
-    return a->rank > 0 && b->rank > 0 && a->rank != b->rank &&
-           dim_same(a->dim[a->rank - 1], b->dim[b->rank - 1]);
+    return a->rank > 0 && b->rank > 0 && a->rank != b->rank
+           && dim_same(a->dim[a->rank - 1], b->dim[b->rank - 1]);
 }
 
 static Code call_of(Writer *w, const Node *n, const char *name)
@@ -97,8 +97,7 @@ static Code call_of(Writer *w, const Node *n, const char *name)
 static Code move_text(Writer *w, const Node *n)
 {
     switch (n->op) {
-    case OP_BROADCAST:
-        return text_of(w, n->in[0]);
+    case OP_BROADCAST: return text_of(w, n->in[0]);
     case OP_RESHAPE:
         if (keeps_last_axis(n))
             return text_of(w, n->in[0]);
@@ -115,8 +114,7 @@ static Code move_text(Writer *w, const Node *n)
     case OP_PAD:
         return format(w, PREC_PRIMARY, "pad(%s, to: %s)", operand(w, n->in[0], PREC_NONE),
                       emit_shape(&w->e, n->type));
-    default:
-        return call_of(w, n, op_row(n->op)->name);
+    default: return call_of(w, n, op_row(n->op)->name);
     }
 }
 
@@ -128,24 +126,20 @@ static Code leaf_text(Writer *w, const Node *n)
         const char *s = emit_number(e, n->attr.value);
         const size_t len = strlen(s);
         const bool whole = len > 2 && strcmp(s + len - 2, ".0") == 0;
-        return (Code){ whole ? arena_strndup(e->cx->scratch, s, len - 2) : s,
-                       PREC_PRIMARY, false, NULL };
+        return (Code){ whole ? arena_strndup(e->cx->scratch, s, len - 2) : s, PREC_PRIMARY, false,
+                       NULL };
     }
-    case OP_PARAM:
-        return code_plain(e->p->params.at[n->attr.index].path);
-    case OP_INPUT:
-        return code_plain(e->p->inputs.at[n->attr.index].name);
+    case OP_PARAM: return code_plain(e->p->params.at[n->attr.index].path);
+    case OP_INPUT: return code_plain(e->p->inputs.at[n->attr.index].name);
     case OP_SEED:
         return format(w, PREC_PRIMARY, "seed(%s)%s", e->p->means.at[n->attr.index].name, "");
     case OP_MEAN:
         return format(w, PREC_PRIMARY, "mean(%s)%s", e->p->means.at[n->attr.index].name, "");
-    case OP_DIM:
-        return code_plain(dim_text(e->cx, n->attr.dim));
+    case OP_DIM: return code_plain(dim_text(e->cx, n->attr.dim));
     case OP_IOTA:
         return format(w, PREC_PRIMARY, "iota(%s)%s", dim_text(e->cx, n->type->dim[n->attr.axes[0]]),
                       "");
-    default:
-        return code_plain(n->name ? n->name : "arg");
+    default: return code_plain(n->name ? n->name : "arg");
     }
 }
 
@@ -163,7 +157,11 @@ static Code matmul_text(Writer *w, const Node *n)
 
 static Code point_text(Writer *w, const Node *n)
 {
-    static const struct { Op op; const char *fmt; Prec prec, left, right; } binary[] = {
+    static const struct {
+        Op op;
+        const char *fmt;
+        Prec prec, left, right;
+    } binary[] = {
         { OP_ADD, "%s + %s", PREC_ADD, PREC_ADD, PREC_MUL },
         { OP_SUB, "%s - %s", PREC_ADD, PREC_ADD, PREC_MUL },
         { OP_MUL, "%s * %s", PREC_MUL, PREC_MUL, PREC_UNARY },
@@ -190,26 +188,25 @@ static Code point_text(Writer *w, const Node *n)
         return format(w, PREC_UNARY, "-%s%s", operand(w, n->in[0], PREC_UNARY), "");
     if (n->op == OP_CAST)
         return n->in[0]->type->dtype == DT_BOOL || !dtype_is_real(n->type->dtype)
-             ? call_of(w, n, n->type->dtype == DT_I32 ? "int" : n->type->dtype == DT_BOOL ? "bool"
-                       : "real")
-             : text_of(w, n->in[0]);
+                   ? call_of(w, n,
+                             n->type->dtype == DT_I32    ? "int"
+                             : n->type->dtype == DT_BOOL ? "bool"
+                                                         : "real")
+                   : text_of(w, n->in[0]);
     return call_of(w, n, op_row(n->op)->name);
 }
 
 static Code compute_text(Writer *w, const Node *n)
 {
     switch (op_row(n->op)->class) {
-    case CLASS_LEAF:
-        return leaf_text(w, n);
-    case CLASS_POINT:
-        return point_text(w, n);
+    case CLASS_LEAF: return leaf_text(w, n);
+    case CLASS_POINT: return point_text(w, n);
     case CLASS_REDUCE:
-        return format(w, PREC_PRIMARY, emit_format(&w->e, "%s(%%s, over: %%s)",
-                      op_row(n->op)->name), operand(w, n->in[0], PREC_NONE), axes_text(w, n));
-    case CLASS_CONTRACT:
-        return matmul_text(w, n);
-    case CLASS_MOVE:
-        return move_text(w, n);
+        return format(w, PREC_PRIMARY,
+                      emit_format(&w->e, "%s(%%s, over: %%s)", op_row(n->op)->name),
+                      operand(w, n->in[0], PREC_NONE), axes_text(w, n));
+    case CLASS_CONTRACT: return matmul_text(w, n);
+    case CLASS_MOVE: return move_text(w, n);
     case CLASS_INDEX:
         if (n->op == OP_GATHER)
             return format(w, PREC_PRIMARY, "%s[%s]", operand(w, n->in[0], PREC_PRIMARY),
@@ -217,12 +214,10 @@ static Code compute_text(Writer *w, const Node *n)
         return call_of(w, n, op_row(n->op)->name);
     case CLASS_STRUCT:
         if (n->op == OP_RESULT)
-            return format(w, PREC_PRIMARY, emit_format(&w->e, "%%s.%d%%s",
-                                                        n->attr.index),
+            return format(w, PREC_PRIMARY, emit_format(&w->e, "%%s.%d%%s", n->attr.index),
                           operand(w, n->in[0], PREC_PRIMARY), "");
         break;
-    default:
-        break;
+    default: break;
     }
     return call_of(w, n, op_row(n->op)->name);
 }
@@ -232,7 +227,7 @@ static Code text_of(Writer *w, const Node *n)
     if (n->graph == w->g && w->name[n->id])
         return code_plain(w->name[n->id]);
     if (op_row(n->op)->class != CLASS_LEAF && !n->backward && n->name) {
-        w->name[n->id] = n->name;               /* a value of the forward pass */
+        w->name[n->id] = n->name; /* a value of the forward pass */
         return code_plain(n->name);
     }
     return compute_text(w, n);
@@ -244,12 +239,12 @@ static Code text_of(Writer *w, const Node *n)
 static void put_line(Writer *w, const char *text, const Node *n)
 {
     const Node *at = n && n->undoes ? n->undoes : n;
-    Emitter    *e = &w->e;
+    Emitter *e = &w->e;
     if (at && at->span.file) {
         int column;
-        const bool same = at->span.file == w->above->file &&
-                          source_line(e->cx, at->span, &column) ==
-                          source_line(e->cx, *w->above, &column);
+        const bool same = at->span.file == w->above->file
+                          && source_line(e->cx, at->span, &column)
+                                 == source_line(e->cx, *w->above, &column);
         if (!same)
             text_add(w->out, "%*s# %s  %s\n", w->indent, "", source_where(e->cx, at->span),
                      source_text_line(e->cx, at->span));
@@ -262,7 +257,7 @@ static void write_graph(Writer *w);
 
 static Writer inner_writer(const Writer *w, Graph *body)
 {
-    Writer    in = *w;
+    Writer in = *w;
     const int n = body->nodes.len + 1;
     in.g = body;
     in.name = NEW_ARRAY(w->e.cx->scratch, const char *, n);
@@ -278,8 +273,9 @@ static const char *loop_variable(const Loop *loop) { return loop->var ? loop->va
 static const char *path_in_loop(Writer *w, const char *path, const Loop *loop)
 {
     const char *star = strstr(path, ".*");
-    return star == NULL ? path : emit_format(&w->e, "%.*s[%s]%s", (int)(star - path), path,
-                                             loop_variable(loop), star + 2);
+    return star == NULL ? path
+                        : emit_format(&w->e, "%.*s[%s]%s", (int)(star - path), path,
+                                      loop_variable(loop), star + 2);
 }
 
 static const Sink *result_sink(const Node *result)
@@ -297,7 +293,7 @@ static void name_arguments(Writer *w, Writer *in, const Node *n);
 static const char *kept_text(Writer *w, const Node *result)
 {
     const Node *n = result->in[0], *kept = result_sink(result)->node;
-    Writer      in = inner_writer(w, n->attr.loop->body);
+    Writer in = inner_writer(w, n->attr.loop->body);
     if (kept->name)
         return kept->name;
     name_arguments(w, &in, n);
@@ -320,8 +316,8 @@ static const char *argument_name(Writer *w, const Node *n, int i)
         return operand(w, outer, PREC_PRIMARY);
     if (outer->op == OP_PARAM)
         return path_in_loop(w, w->e.p->params.at[outer->attr.index].path, loop);
-    if (outer->op == OP_RESULT && outer->in[0]->op == OP_LOOP && !outer->in[0]->backward &&
-        !(outer->graph == w->g && w->name[outer->id]))
+    if (outer->op == OP_RESULT && outer->in[0]->op == OP_LOOP && !outer->in[0]->backward
+        && !(outer->graph == w->g && w->name[outer->id]))
         return kept_text(w, outer);
     const char *text = operand(w, outer, PREC_PRIMARY);
     return strstr(text, ".*") ? path_in_loop(w, text, loop)
@@ -348,8 +344,9 @@ static const Node *result_of(const Writer *w, const Node *n, int index)
 
 static void put_gradient(Writer *w, int param, const char *path, const char *value)
 {
-    put_line(w, emit_format(&w->e, "gradient of %s %s %s", path, w->written[param] ? "+=" : "=",
-                            value), NULL);
+    put_line(
+        w, emit_format(&w->e, "gradient of %s %s %s", path, w->written[param] ? "+=" : "=", value),
+        NULL);
     w->written[param] = true;
 }
 
@@ -360,7 +357,7 @@ static void write_results(Writer *w, Writer *in, const Node *n)
         const Sink *s = &loop->body->sinks.at[i];
         const Node *r = result_of(w, n, s->index);
         const char *value = operand(in, s->node, PREC_NONE);
-        const int   param = r && w->g->parent == NULL ? w->sink[r->id] - 1 : -1;
+        const int param = r && w->g->parent == NULL ? w->sink[r->id] - 1 : -1;
         if (s->index < loop->n_carry) {
             const char *carry = in->name[loop->body->args.at[s->index]->id];
             if (strcmp(carry, value) != 0)
@@ -382,7 +379,7 @@ static void write_results(Writer *w, Writer *in, const Node *n)
 static void write_loop(Writer *w, const Node *n)
 {
     const Loop *loop = n->attr.loop;
-    Writer      in = inner_writer(w, loop->body);
+    Writer in = inner_writer(w, loop->body);
     name_arguments(w, &in, n);
     for (int i = 0; i < loop->n_carry; i++) {
         const char *name = in.name[loop->body->args.at[i]->id];
@@ -390,9 +387,11 @@ static void write_loop(Writer *w, const Node *n)
         if (strcmp(name, value) != 0)
             put_line(w, emit_format(&w->e, "%s = %s", name, value), n);
     }
-    put_line(w, emit_format(&w->e, loop->reverse ? "for %s in 0..%s, last one first {"
-                                                 : "for %s in 0..%s {",
-                            loop_variable(loop), dim_text(w->e.cx, loop->trip)), n);
+    put_line(w,
+             emit_format(&w->e,
+                         loop->reverse ? "for %s in 0..%s, last one first {" : "for %s in 0..%s {",
+                         loop_variable(loop), dim_text(w->e.cx, loop->trip)),
+             n);
     write_graph(&in);
     write_results(w, &in, n);
     put_line(w, "}", NULL);
@@ -401,8 +400,9 @@ static void write_loop(Writer *w, const Node *n)
 
 static const char *fresh_name(Writer *w, const Node *n)
 {
-    const char *want = n->name ? n->name : n->undoes && n->undoes->name
-                     ? emit_format(&w->e, "d_%s", n->undoes->name) : "t";
+    const char *want = n->name                        ? n->name
+                       : n->undoes && n->undoes->name ? emit_format(&w->e, "d_%s", n->undoes->name)
+                                                      : "t";
     return names_take_exact(&w->e, w->names, want);
 }
 
@@ -429,10 +429,10 @@ static bool is_view(const Node *n)
 static void write_graph(Writer *w)
 {
     for (int i = 0; i < w->g->nodes.len; i++) {
-        const Node   *n = w->g->nodes.at[i];
+        const Node *n = w->g->nodes.at[i];
         const OpClass class = op_row(n->op)->class;
-        if (!w->live[i] || class == CLASS_LEAF || (!n->backward && w->g->parent == NULL) ||
-            n->op == OP_RESULT || w->name[i] || is_view(n))
+        if (!w->live[i] || class == CLASS_LEAF || (!n->backward && w->g->parent == NULL)
+            || n->op == OP_RESULT || w->name[i] || is_view(n))
             continue;
         if (n->op == OP_LOOP) {
             write_loop(w, n);
@@ -443,8 +443,8 @@ static void write_graph(Writer *w)
             continue;
         }
         const Code c = compute_text(w, n);
-        if (w->uses[i] <= 1 && strlen(c.text) <= OPERAND && class != CLASS_CONTRACT &&
-            !(n->name && n->backward))
+        if (w->uses[i] <= 1 && strlen(c.text) <= OPERAND && class != CLASS_CONTRACT
+            && !(n->name && n->backward))
             continue;
         const char *name = fresh_name(w, n);
         put_line(w, emit_format(&w->e, "%s = %s", name, c.text), n);
@@ -454,12 +454,15 @@ static void write_graph(Writer *w)
 
 void emit_grad(Text *out, Program *p)
 {
-    Span   above = { 0 };
+    Span above = { 0 };
     Arena *a = p->cx->scratch;
-    Writer w = { .e = { .cx = p->cx, .p = p, .out = out }, .g = p->train_graph, .out = out,
+    Writer w = { .e = { .cx = p->cx, .p = p, .out = out },
+                 .g = p->train_graph,
+                 .out = out,
                  .above = &above };
-    text_add(out, "# The backward pass of %s, from the loss to the parameters.\n"
-                  "# seed(m): the weight of the mean m in the loss, over its global count.\n\n",
+    text_add(out,
+             "# The backward pass of %s, from the loss to the parameters.\n"
+             "# seed(m): the weight of the mean m in the loss, over its global count.\n\n",
              p->name);
     if (p->train_graph == NULL) {
         text_put(out, "# nothing: there is no loss\n");

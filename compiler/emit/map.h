@@ -6,25 +6,25 @@
 
 typedef struct {
     KernelWriter *w;
-    Emitter      *e;
-    Kernel       *k;
-    Text         *out;                          /* where statements go now                      */
-    int           indent;
-    int           n_axes, n_outer;
-    bool          has_row;
-    bool          inside;                       /* an enclosing loop is parallel already        */
-    const char   *index[AXES_MAX];              /* variables                                    */
-    bool          wide[AXES_MAX];               /* ptrdiff_t, not int                           */
-    Level        *level;                        /* by value                                     */
-    const char  **temp;                         /* by value: the variable that holds it         */
-    bool         *hoist;                        /* by value: held outside the row loop          */
-    bool         *force;                        /* by value: to be held before anything is stored */
-    int          *uses;                         /* by value, in the body being written          */
-    const char  **total, **partial, **column;   /* by effect: running sums                      */
-    const char   *column_index;
+    Emitter *e;
+    Kernel *k;
+    Text *out; /* where statements go now */
+    int indent;
+    int n_axes, n_outer;
+    bool has_row;
+    bool inside;                             /* an enclosing loop is parallel already */
+    const char *index[AXES_MAX];             /* variables */
+    bool wide[AXES_MAX];                     /* ptrdiff_t, not int */
+    Level *level;                            /* by value */
+    const char **temp;                       /* by value: the variable that holds it */
+    bool *hoist;                             /* by value: held outside the row loop */
+    bool *force;                             /* by value: to be held before anything is stored */
+    int *uses;                               /* by value, in the body being written */
+    const char **total, **partial, **column; /* by effect: running sums */
+    const char *column_index;
 } MapWriter;
 
-void map_prepare(MapWriter *m);                 /* which values are hoisted                     */
+void map_prepare(MapWriter *m); /* which values are hoisted */
 void map_once_values(MapWriter *m);
 void map_row_values(MapWriter *m, int phase);
 void map_row_loop(MapWriter *m, int phase, const char *from, const char *to);
@@ -32,8 +32,8 @@ void map_row_effects(MapWriter *m, int phase);
 /* Stores, or adds, a value through the effect's access. */
 void map_write(MapWriter *m, const Effect *f, Code value, DType type);
 
-bool        map_is_one_statement(const char *text);
+bool map_is_one_statement(const char *text);
 const char *map_index_type(const MapWriter *m, int axis);
-const Dim  *map_space(MapWriter *m, int axes);  /* product of the first axes                    */
+const Dim *map_space(MapWriter *m, int axes); /* product of the first axes */
 
 #endif

@@ -14,74 +14,74 @@ enum { COLUMNS = 100, INDENT = 4 };
 typedef struct Names Names;
 struct Names {
     const Names *outer;
-    Map         *taken;                         /* interned name -> itself                      */
+    Map *taken; /* interned name -> itself */
 };
 
 typedef struct {
-    Context           *cx;
-    KernelProgram     *kp;
-    Program           *p;
+    Context *cx;
+    KernelProgram *kp;
+    Program *p;
     const EmitOptions *opt;
-    Text              *out;
-    const char        *model;                   /* identifier of the model                      */
-    const char        *real, *suffix;           /* "float", "f32"                               */
-    Names             *file;                    /* identifiers of the whole file                */
-    const char       **symbol;                  /* by symbol id                                 */
-    const char       **param, **group;          /* P_ names by index                            */
-    const char       **slot;                    /* S_ names by mean slot                        */
-    const char       **input, **output;         /* names of the pointers                        */
-    const char       **metric;
-    Map               *kernel_name;             /* Kernel -> "k3_x"                             */
-    Map               *field;                   /* arena Buffer -> its name in the plan struct  */
-    Map               *call_dims;               /* Kernel -> KernelHead                         */
+    Text *out;
+    const char *model;            /* identifier of the model */
+    const char *real, *suffix;    /* "float", "f32" */
+    Names *file;                  /* identifiers of the whole file */
+    const char **symbol;          /* by symbol id */
+    const char **param, **group;  /* P_ names by index */
+    const char **slot;            /* S_ names by mean slot */
+    const char **input, **output; /* names of the pointers */
+    const char **metric;
+    Map *kernel_name; /* Kernel -> "k3_x" */
+    Map *field;       /* arena Buffer -> its name in the plan struct */
+    Map *call_dims;   /* Kernel -> KernelHead */
 } Emitter;
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
 
-const char *emit_format(Emitter *e, const char *fmt, ...) PRINTF_LIKE(2, 3);    /* in scratch */
-Names      *names_new(Emitter *e, const Names *outer);
+const char *emit_format(Emitter *e, const char *fmt, ...) PRINTF_LIKE(2, 3); /* in scratch */
+Names *names_new(Emitter *e, const Names *outer);
 /* An identifier made from what is wanted: reserved words get a trailing underscore, taken names a
    number. The result is taken in n. */
 const char *names_take(Emitter *e, Names *n, const char *want);
-const char *names_take_exact(Emitter *e, Names *n, const char *want);   /* reserved or not      */
-bool        names_taken(Emitter *e, const Names *n, const char *name);
-const char *emit_identifier(Emitter *e, const char *want);  /* only the letters, no scope        */
-bool        emit_is_reserved(const char *name);
+const char *names_take_exact(Emitter *e, Names *n, const char *want); /* reserved or not */
+bool names_taken(Emitter *e, const Names *n, const char *name);
+const char *emit_identifier(Emitter *e, const char *want); /* only the letters, no scope */
+bool emit_is_reserved(const char *name);
 
 /* Text that may stand inside a comment; at most `width` columns, cut with "...". */
 const char *emit_comment(Emitter *e, const char *s, size_t width);
-const char *emit_string(Emitter *e, const char *s);         /* "..." with escapes, NULL for NULL */
-const char *emit_number(Emitter *e, double v);              /* a double literal                  */
-const char *emit_bytes(Emitter *e, int64_t bytes);          /* "1.5 MiB"                         */
-const char *emit_count(Emitter *e, int64_t n);              /* "124,439,808"                     */
-const char *emit_shape(Emitter *e, const Type *t);          /* "[B,T,C]", "scalar"               */
+const char *emit_string(Emitter *e, const char *s); /* "..." with escapes, NULL for NULL */
+const char *emit_number(Emitter *e, double v);      /* a double literal */
+const char *emit_bytes(Emitter *e, int64_t bytes);  /* "1.5 MiB" */
+const char *emit_count(Emitter *e, int64_t n);      /* "124,439,808" */
+const char *emit_shape(Emitter *e, const Type *t);  /* "[B,T,C]", "scalar" */
 /* "head(a, b, c)tail", with the arguments wrapped and aligned behind the parenthesis. */
-void        emit_call(Text *t, int indent, const char *head, const char *const *arg, int n,
-                      const char *tail);
+void emit_call(Text *t, int indent, const char *head, const char *const *arg, int n,
+               const char *tail);
 /* One statement, broken at spaces where it is too long. */
-void        emit_statement(Text *t, int indent, const char *s);
+void emit_statement(Text *t, int indent, const char *s);
 /* Prose, broken at spaces; each line begins with `first` or `later`. */
-void        emit_prose(Text *t, const char *first, const char *later, const char *s);
-void        emit_banner(Emitter *e, int number, const char *title);
+void emit_prose(Text *t, const char *first, const char *later, const char *s);
+void emit_banner(Emitter *e, int number, const char *title);
 /* Comments of consecutive lines, aligned: left \t comment. Lines without a tab are left alone. */
-void        emit_aligned(Text *t, const char *lines, size_t least);
+void emit_aligned(Text *t, const char *lines, size_t least);
 
 /* ---- dims.c: sizes as C expressions --------------------------------------------------------- */
 
 typedef struct {
-    Emitter    *e;
-    const char *prefix;                         /* of run-time dims: "n." or ""                 */
-    bool       *used;                           /* by symbol id                                 */
+    Emitter *e;
+    const char *prefix; /* of run-time dims: "n." or "" */
+    bool *used;         /* by symbol id */
 } DimScope;
 
-DimScope    dim_scope(Emitter *e, const char *prefix);
-const char *dim_c(DimScope *s, const Dim *d);               /* an expression                     */
-const char *dim_c_factor(DimScope *s, const Dim *d);        /* ... that may stand beside *       */
-const char *dim_c_divisor(DimScope *s, const Dim *d);       /* ... behind / and %                 */
-bool        dim_is(const Dim *d, int64_t value);            /* d is that number (NULL is 0)      */
-bool        dim_fits_int(Emitter *e, const Dim *d);         /* const, and no more than INT_MAX   */
-const Dim  *dim_one(Emitter *e);
-int64_t     emit_train_value(Emitter *e, const Dim *d);     /* at the training dims              */
+DimScope dim_scope(Emitter *e, const char *prefix);
+const char *dim_c(DimScope *s, const Dim *d);         /* an expression */
+const char *dim_c_factor(DimScope *s, const Dim *d);  /* ... that may stand beside * */
+const char *dim_c_divisor(DimScope *s, const Dim *d); /* ... behind / and % */
+bool dim_is(const Dim *d, int64_t value);             /* d is that number (NULL is 0) */
+bool dim_fits_int(Emitter *e, const Dim *d);          /* const, and no more than INT_MAX */
+const Dim *dim_one(Emitter *e);
+int64_t emit_train_value(Emitter *e, const Dim *d); /* at the training dims */
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
@@ -89,79 +89,88 @@ typedef enum { FLAG_ADD, FLAG_LATER, FLAG_ADD_LATER, N_FLAGS } Flag;
 
 /* What a kernel's function takes besides its pointers, in this order. */
 typedef struct {
-    int  *order;                                /* pointer arguments as printed                 */
-    int   n_args;
-    bool *seed;                                 /* by slot                                      */
-    bool  iter[DEPTH_MAX], key, sample, flag[N_FLAGS];
-    bool *dim;                                  /* by symbol id                                 */
+    int *order; /* pointer arguments as printed */
+    int n_args;
+    bool *seed; /* by slot */
+    bool iter[DEPTH_MAX], key, sample, flag[N_FLAGS];
+    bool *dim; /* by symbol id */
 } KernelHead;
 
 typedef struct {
-    Emitter     *e;
-    Kernel      *k;
-    Names       *names;
-    const char **arg;                           /* C names of the pointers                      */
-    const char  *iter[DEPTH_MAX];
-    KernelHead  *head;
-    DimScope     dims;
-    Text         body;
+    Emitter *e;
+    Kernel *k;
+    Names *names;
+    const char **arg; /* C names of the pointers */
+    const char *iter[DEPTH_MAX];
+    KernelHead *head;
+    DimScope dims;
+    Text body;
 } KernelWriter;
 
-void        c_kernel(Emitter *e, Kernel *k);                /* c_kernel.c                        */
-void        c_map(KernelWriter *w);                         /* c_map.c: loops                    */
-bool        c_map_needs_partials(const Kernel *k);          /* sums over rows beside other work  */
-void        c_call(KernelWriter *w);                        /* c_call.c: runtime calls, scatter  */
+void c_kernel(Emitter *e, Kernel *k);       /* c_kernel.c */
+void c_map(KernelWriter *w);                /* c_map.c: loops */
+bool c_map_needs_partials(const Kernel *k); /* sums over rows beside other work */
+void c_call(KernelWriter *w);               /* c_call.c: runtime calls, scatter */
 const char *c_type(const Emitter *e, DType t);
 /* The condition under which an addition happens, or NULL where it always or never does. */
 const char *c_flag(KernelWriter *w, AddKind add);
 
 /* ---- sections ------------------------------------------------------------------------------- */
 
-void c_name_all(Emitter *e);                                /* c_head.c                          */
+void c_name_all(Emitter *e); /* c_head.c */
 void c_head(Emitter *e);
-void c_dimensions(Emitter *e);                              /* section 1                         */
-const Dim  *c_count_parameters(Emitter *e);
-const char *c_training_dims(Emitter *e);                    /* "B = 32, T = 128"                 */
-void c_parameters(Emitter *e);                              /* c_params.c: section 2             */
-void c_memory(Emitter *e);                                  /* c_memory.c: section 3             */
-void c_forward(Emitter *e);                                 /* c_step.c: sections 5 and 6        */
+void c_dimensions(Emitter *e); /* section 1 */
+const Dim *c_count_parameters(Emitter *e);
+const char *c_training_dims(Emitter *e); /* "B = 32, T = 128" */
+void c_parameters(Emitter *e);           /* c_params.c: section 2 */
+void c_memory(Emitter *e);               /* c_memory.c: section 3 */
+void c_forward(Emitter *e);              /* c_step.c: sections 5 and 6 */
 void c_backward(Emitter *e);
-void c_step(Emitter *e);                                    /* c_update.c: section 7             */
-void c_table(Emitter *e);                                   /* c_table.c: section 8              */
+void c_step(Emitter *e);  /* c_update.c: section 7 */
+void c_table(Emitter *e); /* c_table.c: section 8 */
 
 /* Names of what a routine is called in the file: "Plan", "chargpt_plan", "chargpt_forward". */
 const char *routine_plan_type(Emitter *e, const Routine *r);
 const char *routine_plan_function(Emitter *e, const Routine *r);
-bool        routine_has_arena(const Routine *r);
+bool routine_has_arena(const Routine *r);
 
 /* Which values of a step a function needs. */
 typedef struct {
     bool p, d_p, arena, s, n;
-    bool sums;                                  /* writes to s->sum or s->count                 */
+    bool sums; /* writes to s->sum or s->count */
     bool *input, *output;
 } FunctionHead;
 FunctionHead *function_head(Emitter *e, const Routine *r, const char *part);
 /* The arguments of a call from the step: run->p and so on. */
-void          function_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part);
+void function_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part);
 
 /* ---- expr.c: pointwise code of the op table as C -------------------------------------------- */
 
 typedef enum {
-    PREC_NONE, PREC_COND, PREC_OR, PREC_AND, PREC_NOT, PREC_EQUAL, PREC_RELATION, PREC_ADD,
-    PREC_MUL, PREC_UNARY, PREC_PRIMARY,
+    PREC_NONE,
+    PREC_COND,
+    PREC_OR,
+    PREC_AND,
+    PREC_NOT,
+    PREC_EQUAL,
+    PREC_RELATION,
+    PREC_ADD,
+    PREC_MUL,
+    PREC_UNARY,
+    PREC_PRIMARY,
 } Prec;
 
 typedef struct {
     const char *text;
-    Prec        prec;
-    bool        number;                         /* a literal: text of it as a whole number:     */
-    const char *whole;                          /* "2" for 2.0f, or NULL                        */
+    Prec prec;
+    bool number;       /* a literal: text of it as a whole number: */
+    const char *whole; /* "2" for 2.0f, or NULL */
 } Code;
 
-Code        code_plain(const char *text);                   /* a name, a call, an element        */
-Code        code_literal(Emitter *e, double v, DType t);
-Code        code_point(Emitter *e, Op op, const Code *in, int n);
-Code        code_cast(Emitter *e, Code a, DType from, DType to);
-const char *code_at_least(Emitter *e, Code a, Prec least);  /* in parentheses if weaker          */
+Code code_plain(const char *text); /* a name, a call, an element */
+Code code_literal(Emitter *e, double v, DType t);
+Code code_point(Emitter *e, Op op, const Code *in, int n);
+Code code_cast(Emitter *e, Code a, DType from, DType to);
+const char *code_at_least(Emitter *e, Code a, Prec least); /* in parentheses if weaker */
 
 #endif

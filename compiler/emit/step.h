@@ -4,34 +4,36 @@
 
 #include "emit/parts.h"
 
-typedef struct { const char *left, *comment; } Row;         /* a call and what is said of it    */
+typedef struct {
+    const char *left, *comment;
+} Row; /* a call and what is said of it */
 
 /* A function under construction: the steps of a routine, or of the body of a loop. */
 typedef struct Function Function;
 struct Function {
-    Emitter       *e;
+    Emitter *e;
     const Routine *r;
-    const char    *part;                        /* "forward", "backward", "evaluate", ...       */
-    int            depth;                       /* enclosing loops                              */
-    const Loop    *loop[DEPTH_MAX];
-    const char    *var[DEPTH_MAX];
-    FunctionHead  *head;                        /* what it needs                                */
-    Names         *names;
-    DimScope       dims;
-    Map           *local;                       /* Buffer -> name of its pointer                */
-    Map           *moving;                      /* Buffer -> itself, where the pointer stands at
+    const char *part; /* "forward", "backward", "evaluate", ... */
+    int depth;        /* enclosing loops */
+    const Loop *loop[DEPTH_MAX];
+    const char *var[DEPTH_MAX];
+    FunctionHead *head; /* what it needs */
+    Names *names;
+    DimScope dims;
+    Map *local;    /* Buffer -> name of its pointer */
+    Map *moving;   /* Buffer -> itself, where the pointer stands at
                                                    the start: calls add the iterations           */
-    Text           pointers;                    /* declarations, with a tab before the comment   */
-    VEC(Row)       rows;
-    Map           *base;                        /* group name -> name of its pointer             */
+    Text pointers; /* declarations, with a tab before the comment */
+    VEC(Row) rows;
+    Map *base; /* group name -> name of its pointer */
 };
 
-bool        loop_is_wide(const Function *f, int depth);     /* its variable is ptrdiff_t         */
+bool loop_is_wide(const Function *f, int depth); /* its variable is ptrdiff_t */
 /* Declares what the operands of these steps need, loops inside left out. */
-void        operands_declare(Function *f, const Steps *steps, bool backward);
+void operands_declare(Function *f, const Steps *steps, bool backward);
 /* What an operand is in one iteration: without the axes that its loops run along. */
 const Type *operand_type(Function *f, const Operand *o);
 const char *operand_text(Function *f, const Operand *o);
-const char *c_param_start(Emitter *e, int index);           /* c_params.c                        */
+const char *c_param_start(Emitter *e, int index); /* c_params.c */
 
 #endif

@@ -25,9 +25,9 @@ static int deepest(AstKind kind, int depth, const AstList *list)
 /* How deep the children of a node are. */
 static int depth_below(const Ast *a)
 {
-    const Ast     *child[] = { a->type, a->value, a->cond, a->left, a->right, a->body, a->other };
+    const Ast *child[] = { a->type, a->value, a->cond, a->left, a->right, a->body, a->other };
     const AstList *list[] = { &a->params, &a->args, &a->results, &a->items };
-    int            depth = 0;
+    int depth = 0;
     for (size_t i = 0; i < sizeof child / sizeof *child; i++)
         depth = deeper(a->kind, depth, child[i]);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -38,13 +38,15 @@ static int depth_below(const Ast *a)
 Ast *ast_make(Context *cx, Ast fields)
 {
     Ast *a = NEW(cx->arena, Ast);
-    int  depth = depth_below(&fields);
+    int depth = depth_below(&fields);
     if (depth == AST_DEPTH_MAX) {
         Diag *d = diag_error(cx, fields.span, "nested more than %d deep", AST_DEPTH_MAX);
         diag_hint(d, "give a part of it a name of its own");
     }
     if (depth >= AST_DEPTH_MAX) {
-        Ast bad = { .kind = AST_BAD, .span = fields.span, .at = fields.span,
+        Ast bad = { .kind = AST_BAD,
+                    .span = fields.span,
+                    .at = fields.span,
                     .depth = AST_DEPTH_MAX + 1 };
         *a = bad;
         return a;
@@ -81,7 +83,10 @@ Ast *ast_dim(Context *cx, Span span, Ast *condition)
                       "write it as in: dim T <= Tmax, or: dim W %% 16 == 0");
         return NULL;
     }
-    Ast fields = { .kind = AST_DIM, .span = span, .at = first->span, .name = first->name,
+    Ast fields = { .kind = AST_DIM,
+                   .span = span,
+                   .at = first->span,
+                   .name = first->name,
                    .cond = condition == first ? NULL : condition };
     return ast_make(cx, fields);
 }
@@ -121,21 +126,54 @@ const Ast *ast_find_arg(const AstList *args, const char *interned_name)
 const char *ast_kind_text(AstKind kind)
 {
     static const char *const text[AST_KIND_COUNT] = {
-        [AST_PROGRAM] = "program", [AST_INCLUDE] = "include", [AST_CONST] = "const",
-        [AST_BATCH] = "batch", [AST_DIM] = "dim", [AST_LAYER] = "layer", [AST_FUNC] = "function",
-        [AST_GRADIENT] = "gradient", [AST_MODEL] = "model", [AST_TRAIN] = "train block",
-        [AST_FORMAL] = "argument", [AST_TYPE] = "type", [AST_SETTING] = "setting",
-        [AST_BLOCK] = "block", [AST_PARAM] = "parameter", [AST_SUBLAYER] = "sublayer",
-        [AST_INIT] = "initialiser", [AST_ASSIGN] = "assignment", [AST_OUTPUT] = "output",
-        [AST_METRIC] = "metric", [AST_LOSS] = "loss", [AST_STATE] = "state",
-        [AST_UPDATE] = "update", [AST_RETURN] = "return", [AST_YIELD] = "yield", [AST_IF] = "if",
-        [AST_FOR] = "for loop", [AST_SCAN] = "scan", [AST_ENTRY] = "entry",
-        [AST_NUMBER] = "number", [AST_STRING] = "string", [AST_BOOL] = "truth value",
-        [AST_NAME] = "name", [AST_FIELD] = "field", [AST_CALL] = "call", [AST_INDEX] = "index",
-        [AST_ARG] = "argument", [AST_TRANSPOSE] = "transposition", [AST_UNARY] = "expression",
-        [AST_BINARY] = "expression", [AST_RANGE] = "range", [AST_WHOLE] = "whole axis",
-        [AST_ELLIPSIS] = "...", [AST_TUPLE] = "tuple", [AST_LIST] = "list",
-        [AST_LIST_FOR] = "list", [AST_CHOICE] = "if expression", [AST_EVERY] = "interval",
+        [AST_PROGRAM] = "program",
+        [AST_INCLUDE] = "include",
+        [AST_CONST] = "const",
+        [AST_BATCH] = "batch",
+        [AST_DIM] = "dim",
+        [AST_LAYER] = "layer",
+        [AST_FUNC] = "function",
+        [AST_GRADIENT] = "gradient",
+        [AST_MODEL] = "model",
+        [AST_TRAIN] = "train block",
+        [AST_FORMAL] = "argument",
+        [AST_TYPE] = "type",
+        [AST_SETTING] = "setting",
+        [AST_BLOCK] = "block",
+        [AST_PARAM] = "parameter",
+        [AST_SUBLAYER] = "sublayer",
+        [AST_INIT] = "initialiser",
+        [AST_ASSIGN] = "assignment",
+        [AST_OUTPUT] = "output",
+        [AST_METRIC] = "metric",
+        [AST_LOSS] = "loss",
+        [AST_STATE] = "state",
+        [AST_UPDATE] = "update",
+        [AST_RETURN] = "return",
+        [AST_YIELD] = "yield",
+        [AST_IF] = "if",
+        [AST_FOR] = "for loop",
+        [AST_SCAN] = "scan",
+        [AST_ENTRY] = "entry",
+        [AST_NUMBER] = "number",
+        [AST_STRING] = "string",
+        [AST_BOOL] = "truth value",
+        [AST_NAME] = "name",
+        [AST_FIELD] = "field",
+        [AST_CALL] = "call",
+        [AST_INDEX] = "index",
+        [AST_ARG] = "argument",
+        [AST_TRANSPOSE] = "transposition",
+        [AST_UNARY] = "expression",
+        [AST_BINARY] = "expression",
+        [AST_RANGE] = "range",
+        [AST_WHOLE] = "whole axis",
+        [AST_ELLIPSIS] = "...",
+        [AST_TUPLE] = "tuple",
+        [AST_LIST] = "list",
+        [AST_LIST_FOR] = "list",
+        [AST_CHOICE] = "if expression",
+        [AST_EVERY] = "interval",
         [AST_BAD] = "mistake",
     };
     return text[kind];
@@ -144,11 +182,11 @@ const char *ast_kind_text(AstKind kind)
 const char *ast_op_text(AstOp op)
 {
     static const char *const text[AST_OP_COUNT] = {
-        [AST_OP_NONE] = "", [AST_OR] = "or", [AST_AND] = "and", [AST_NOT] = "not",
-        [AST_EQ] = "==", [AST_NE] = "!=", [AST_LT] = "<", [AST_LE] = "<=", [AST_GT] = ">",
-        [AST_GE] = ">=", [AST_ADD] = "+", [AST_SUB] = "-", [AST_MUL] = "*", [AST_DIV] = "/",
-        [AST_FLOOR_DIV] = "//", [AST_MOD] = "%", [AST_MATMUL] = "@", [AST_POW] = "^",
-        [AST_NEG] = "-",
+        [AST_OP_NONE] = "", [AST_OR] = "or", [AST_AND] = "and",      [AST_NOT] = "not",
+        [AST_EQ] = "==",    [AST_NE] = "!=", [AST_LT] = "<",         [AST_LE] = "<=",
+        [AST_GT] = ">",     [AST_GE] = ">=", [AST_ADD] = "+",        [AST_SUB] = "-",
+        [AST_MUL] = "*",    [AST_DIV] = "/", [AST_FLOOR_DIV] = "//", [AST_MOD] = "%",
+        [AST_MATMUL] = "@", [AST_POW] = "^", [AST_NEG] = "-",
     };
     return text[op];
 }

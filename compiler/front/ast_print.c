@@ -14,13 +14,13 @@ static void print_expr(Text *out, const Ast *e);
 
 static void print_number(Text *out, const Ast *e)
 {
-    char   text[40];
+    char text[40];
     double back = 0;
     if (e->flag) {
         text_add(out, "%lld", (long long)e->whole);
         return;
     }
-    for (int digits = 6; digits <= 17; digits++) {          /* the shortest that reads back */
+    for (int digits = 6; digits <= 17; digits++) { /* the shortest that reads back */
         snprintf(text, sizeof text, "%.*g", digits, e->number);
         if (sscanf(text, "%lf", &back) == 1 && back >= e->number && back <= e->number)
             break;
@@ -34,8 +34,11 @@ static void print_string(Text *out, const char *s)
 {
     text_put(out, "\"");
     for (; *s != '\0'; s++) {
-        const char *escape = *s == '\n' ? "\\n" : *s == '\t' ? "\\t" : *s == '"' ? "\\\""
-                             : *s == '\\' ? "\\\\" : NULL;
+        const char *escape = *s == '\n'   ? "\\n"
+                             : *s == '\t' ? "\\t"
+                             : *s == '"'  ? "\\\""
+                             : *s == '\\' ? "\\\\"
+                                          : NULL;
         if (escape != NULL)
             text_put(out, escape);
         else
@@ -85,12 +88,12 @@ static void print_expr(Text *out, const Ast *e)
         return;
     }
     switch (e->kind) {
-    case AST_NAME:      text_put(out, e->name); break;
-    case AST_NUMBER:    print_number(out, e); break;
-    case AST_STRING:    print_string(out, e->name); break;
-    case AST_BOOL:      text_put(out, e->flag ? "true" : "false"); break;
-    case AST_WHOLE:     text_put(out, ":"); break;
-    case AST_ELLIPSIS:  text_put(out, "..."); break;
+    case AST_NAME: text_put(out, e->name); break;
+    case AST_NUMBER: print_number(out, e); break;
+    case AST_STRING: print_string(out, e->name); break;
+    case AST_BOOL: text_put(out, e->flag ? "true" : "false"); break;
+    case AST_WHOLE: text_put(out, ":"); break;
+    case AST_ELLIPSIS: text_put(out, "..."); break;
     case AST_ARG:
         if (e->name != NULL)
             text_add(out, "%s: ", e->name);
@@ -101,15 +104,15 @@ static void print_expr(Text *out, const Ast *e)
         print_expr(out, e->left);
         text_add(out, " %s)", e->name);
         break;
-    case AST_CALL:      print_applied(out, "call", e); break;
-    case AST_INDEX:     print_applied(out, "index", e); break;
+    case AST_CALL: print_applied(out, "call", e); break;
+    case AST_INDEX: print_applied(out, "index", e); break;
     case AST_TRANSPOSE: print_form(out, "'", e->left, NULL, NULL); break;
-    case AST_UNARY:     print_form(out, ast_op_text(e->op), e->right, NULL, NULL); break;
-    case AST_BINARY:    print_form(out, ast_op_text(e->op), e->left, e->right, NULL); break;
-    case AST_CHOICE:    print_form(out, "if", e->cond, e->left, e->right); break;
-    case AST_EVERY:     print_form(out, "every", e->value, NULL, NULL); break;
-    case AST_TUPLE:     print_list(out, "tuple", &e->args); break;
-    case AST_LIST:      print_list(out, "list", &e->items); break;
+    case AST_UNARY: print_form(out, ast_op_text(e->op), e->right, NULL, NULL); break;
+    case AST_BINARY: print_form(out, ast_op_text(e->op), e->left, e->right, NULL); break;
+    case AST_CHOICE: print_form(out, "if", e->cond, e->left, e->right); break;
+    case AST_EVERY: print_form(out, "every", e->value, NULL, NULL); break;
+    case AST_TUPLE: print_list(out, "tuple", &e->args); break;
+    case AST_LIST: print_list(out, "list", &e->items); break;
     case AST_LIST_FOR:
         text_add(out, "(list-for %s ", e->name);
         print_expr(out, e->right);
@@ -124,7 +127,7 @@ static void print_expr(Text *out, const Ast *e)
         print_expr(out, e->right);
         text_put(out, ")");
         break;
-    default:            text_add(out, "<%s>", ast_kind_text(e->kind)); break;
+    default: text_add(out, "<%s>", ast_kind_text(e->kind)); break;
     }
 }
 
@@ -159,10 +162,7 @@ static void print_lines(Text *out, const AstList *list, int indent)
         print_line(out, list->at[i], indent);
 }
 
-static void print_indent(Text *out, int indent)
-{
-    text_add(out, "%*s", 2 * indent, "");
-}
+static void print_indent(Text *out, int indent) { text_add(out, "%*s", 2 * indent, ""); }
 
 /* ": type = value" and what else a head may carry. */
 static void print_tail(Text *out, const Ast *a, const char *sign)
@@ -220,36 +220,24 @@ static void print_block(Text *out, const Ast *block, const char *word, int inden
     print_lines(out, &block->items, indent + 1);
 }
 
-/* The words at the start of a line, up to a body that goes below it. */
-static void print_head(Text *out, const Ast *a)
+/* The words of a line about values: what is set, returned or repeated. */
+static void print_flow(Text *out, const Ast *a)
 {
     switch (a->kind) {
-    case AST_INCLUDE:  text_put(out, "include "); print_string(out, a->path); break;
-    case AST_DIM:
-        text_add(out, "dim %s%s", a->name, a->cond != NULL ? " where " : "");
-        if (a->cond != NULL)
-            print_expr(out, a->cond);
-        break;
-    case AST_SUBLAYER: text_add(out, "sublayer %s", a->name); print_tail(out, a, ":"); break;
-    case AST_PARAM:    text_add(out, "param %s", a->name); print_tail(out, a, "~"); break;
-    case AST_STATE:
-        text_add(out, "state %s", a->name);
-        print_tail(out, a, a->flag ? "from" : "=");
-        break;
-    case AST_INIT:
-        text_put(out, "init ");
-        print_expr(out, a->left);
-        print_tail(out, a, "~");
-        break;
-    case AST_UPDATE:   text_add(out, "update %s", a->name); print_tail(out, a, "<-"); break;
     case AST_ASSIGN:
         text_put(out, "set ");
         print_names(out, &a->items);
         print_tail(out, a, "=");
         break;
-    case AST_RETURN:   text_put(out, "return "); print_names(out, &a->items); break;
-    case AST_YIELD:    text_put(out, "yield "); print_names(out, &a->items); break;
-    case AST_IF:       text_put(out, "if "); print_expr(out, a->cond); break;
+    case AST_RETURN:
+    case AST_YIELD:
+        text_put(out, a->kind == AST_RETURN ? "return " : "yield ");
+        print_names(out, &a->items);
+        break;
+    case AST_IF:
+        text_put(out, "if ");
+        print_expr(out, a->cond);
+        break;
     case AST_FOR:
         text_add(out, "for %s%s", a->flag ? "const " : "", a->name);
         print_tail(out, a, "in");
@@ -262,6 +250,44 @@ static void print_head(Text *out, const Ast *a)
         text_put(out, " along ");
         print_expr(out, a->value);
         break;
+    default: print_expr(out, a); break;
+    }
+}
+
+/* The words at the start of a line, up to a body that goes below it. */
+static void print_head(Text *out, const Ast *a)
+{
+    switch (a->kind) {
+    case AST_INCLUDE:
+        text_put(out, "include ");
+        print_string(out, a->path);
+        break;
+    case AST_DIM:
+        text_add(out, "dim %s%s", a->name, a->cond != NULL ? " where " : "");
+        if (a->cond != NULL)
+            print_expr(out, a->cond);
+        break;
+    case AST_SUBLAYER:
+        text_add(out, "sublayer %s", a->name);
+        print_tail(out, a, ":");
+        break;
+    case AST_PARAM:
+        text_add(out, "param %s", a->name);
+        print_tail(out, a, "~");
+        break;
+    case AST_STATE:
+        text_add(out, "state %s", a->name);
+        print_tail(out, a, a->flag ? "from" : "=");
+        break;
+    case AST_INIT:
+        text_put(out, "init ");
+        print_expr(out, a->left);
+        print_tail(out, a, "~");
+        break;
+    case AST_UPDATE:
+        text_add(out, "update %s", a->name);
+        print_tail(out, a, "<-");
+        break;
     case AST_LOSS:
         text_add(out, "loss %s", a->name);
         print_tail(out, a, "=");
@@ -269,17 +295,24 @@ static void print_head(Text *out, const Ast *a)
             text_put(out, " over ");
         print_names(out, &a->items);
         break;
-    case AST_SETTING: case AST_CONST: case AST_BATCH: case AST_LAYER: case AST_FUNC:
-    case AST_MODEL: case AST_OUTPUT: case AST_METRIC: case AST_ENTRY: case AST_TRAIN:
+    case AST_SETTING:
+    case AST_CONST:
+    case AST_BATCH:
+    case AST_LAYER:
+    case AST_FUNC:
+    case AST_MODEL:
+    case AST_OUTPUT:
+    case AST_METRIC:
+    case AST_ENTRY:
+    case AST_TRAIN:
     case AST_GRADIENT:
-        text_put(out, a->kind == AST_FUNC ? "func" : a->kind == AST_TRAIN ? "train"
-                      : ast_kind_text(a->kind));
+        text_put(out, a->kind == AST_FUNC    ? "func"
+                      : a->kind == AST_TRAIN ? "train"
+                                             : ast_kind_text(a->kind));
         text_add(out, "%s%s", a->name != NULL ? " " : "", a->name != NULL ? a->name : "");
         print_tail(out, a, "=");
         break;
-    default:
-        print_expr(out, a);
-        break;
+    default: print_flow(out, a); break;
     }
     text_put(out, "\n");
 }
@@ -323,20 +356,34 @@ void ast_print(Text *out, const Ast *tree)
 
 /* ---- expressions as the model writes them -------------------------------------------------- */
 
-enum { BIND_CHOICE, BIND_RANGE, BIND_OR, BIND_AND, BIND_NOT, BIND_COMPARE, BIND_SUM, BIND_PRODUCT,
-       BIND_SIGN, BIND_POWER, BIND_POSTFIX };
+enum {
+    BIND_CHOICE,
+    BIND_RANGE,
+    BIND_OR,
+    BIND_AND,
+    BIND_NOT,
+    BIND_COMPARE,
+    BIND_SUM,
+    BIND_PRODUCT,
+    BIND_SIGN,
+    BIND_POWER,
+    BIND_POSTFIX
+};
 
 static int binding(const Ast *e)
 {
     switch (e->kind) {
     case AST_CHOICE: return BIND_CHOICE;
-    case AST_RANGE:  return BIND_RANGE;
-    case AST_UNARY:  return e->op == AST_NOT ? BIND_NOT : BIND_SIGN;
+    case AST_RANGE: return BIND_RANGE;
+    case AST_UNARY: return e->op == AST_NOT ? BIND_NOT : BIND_SIGN;
     case AST_BINARY:
-        return e->op == AST_OR ? BIND_OR : e->op == AST_AND ? BIND_AND
-               : e->op <= AST_GE ? BIND_COMPARE : e->op <= AST_SUB ? BIND_SUM
-               : e->op == AST_POW ? BIND_POWER : BIND_PRODUCT;
-    default:         return BIND_POSTFIX;
+        return e->op == AST_OR    ? BIND_OR
+               : e->op == AST_AND ? BIND_AND
+               : e->op <= AST_GE  ? BIND_COMPARE
+               : e->op <= AST_SUB ? BIND_SUM
+               : e->op == AST_POW ? BIND_POWER
+                                  : BIND_PRODUCT;
+    default: return BIND_POSTFIX;
     }
 }
 
@@ -357,7 +404,7 @@ static void write_args(Text *out, const AstList *list, const char *open, const c
 
 static void write_binary(Text *out, const Ast *e, int own)
 {
-    bool right = e->op == AST_POW;              /* binds to the right; comparisons to none */
+    bool right = e->op == AST_POW; /* binds to the right; comparisons to none */
     bool none = own == BIND_COMPARE;
     write_expr(out, e->left, own + (right || none));
     text_add(out, e->op == AST_POW ? "%s" : " %s ", ast_op_text(e->op));
@@ -367,7 +414,7 @@ static void write_binary(Text *out, const Ast *e, int own)
 static void write_bare(Text *out, const Ast *e, int own)
 {
     switch (e->kind) {
-    case AST_BINARY:    write_binary(out, e, own); break;
+    case AST_BINARY: write_binary(out, e, own); break;
     case AST_UNARY:
         text_put(out, e->op == AST_NOT ? "not " : "-");
         write_expr(out, e->right, own);
@@ -403,8 +450,8 @@ static void write_bare(Text *out, const Ast *e, int own)
         text_put(out, " else ");
         write_expr(out, e->right, BIND_CHOICE);
         break;
-    case AST_TUPLE:     write_args(out, &e->args, "(", ")"); break;
-    case AST_LIST:      write_args(out, &e->items, "[", "]"); break;
+    case AST_TUPLE: write_args(out, &e->args, "(", ")"); break;
+    case AST_LIST: write_args(out, &e->items, "[", "]"); break;
     case AST_LIST_FOR:
         text_put(out, "[");
         write_expr(out, e->value, BIND_CHOICE);
@@ -412,13 +459,13 @@ static void write_bare(Text *out, const Ast *e, int own)
         write_expr(out, e->right, BIND_CHOICE);
         text_put(out, "]");
         break;
-    default:            print_expr(out, e); break;
+    default: print_expr(out, e); break;
     }
 }
 
 static void write_expr(Text *out, const Ast *e, int least)
 {
-    int  own = binding(e);
+    int own = binding(e);
     bool enclosed = own < least;
     text_put(out, enclosed ? "(" : "");
     write_bare(out, e, own);

@@ -8,17 +8,17 @@
 
 #include <string.h>
 
-typedef struct Including {                      /* the files that are being read, innermost first */
+typedef struct Including { /* the files that are being read, innermost first */
     struct Including *outer;
-    const char       *path;                     /* interned */
-    Span              at;                       /* the include in the outer file */
+    const char *path; /* interned */
+    Span at;          /* the include in the outer file */
 } Including;
 
 typedef struct {
-    Context           *cx;
+    Context *cx;
     const char *const *dirs;
-    int                n_dirs;
-    VEC(const char *)  seen;                    /* interned paths of all files read */
+    int n_dirs;
+    VEC(const char *) seen; /* interned paths of all files read */
 } Includer;
 
 static bool file_exists(const char *path)
@@ -35,7 +35,7 @@ static const char *tidy_path(Context *cx, const char *path)
     VEC(const char *) part = { 0 };
     bool rooted = path[0] == '/';
     while (*path != '\0') {
-        size_t      len = strcspn(path, "/");
+        size_t len = strcspn(path, "/");
         const char *piece = arena_strndup(cx->arena, path, len);
         path += len + (path[len] == '/');
         if (len == 0 || strcmp(piece, ".") == 0)
@@ -54,14 +54,16 @@ static const char *tidy_path(Context *cx, const char *path)
 /* Beside the including file first, then in the folders in turn. NULL when it is nowhere. */
 static const char *find_file(const Includer *in, const Ast *include)
 {
-    Context       *cx = in->cx;
-    const Source  *from = source_of(cx, include->span.file);
-    const char    *slash = strrchr(from->path, '/');
-    const char    *path = include->path;
+    Context *cx = in->cx;
+    const Source *from = source_of(cx, include->span.file);
+    const char *slash = strrchr(from->path, '/');
+    const char *path = include->path;
     if (path[0] == '/')
         return file_exists(path) ? tidy_path(cx, path) : NULL;
-    const char *beside = slash == NULL ? path
-        : arena_printf(cx->arena, "%.*s%s", (int)(slash + 1 - from->path), from->path, path);
+    const char *beside = slash == NULL
+                             ? path
+                             : arena_printf(cx->arena, "%.*s%s", (int)(slash + 1 - from->path),
+                                            from->path, path);
     if (file_exists(beside))
         return tidy_path(cx, beside);
     for (int i = 0; i < in->n_dirs; i++) {
@@ -76,7 +78,7 @@ static AstList with_includes(Includer *in, const Ast *tree, Including *outer);
 
 static AstList declarations_of(Includer *in, const Ast *include, Including *outer)
 {
-    AstList     none = { 0 };
+    AstList none = { 0 };
     const char *path = find_file(in, include);
     if (path == NULL) {
         Diag *d = diag_error(in->cx, include->path_at, "there is no file %s", include->path);
@@ -93,7 +95,7 @@ static AstList declarations_of(Includer *in, const Ast *include, Including *oute
         }
     for (int i = 0; i < in->seen.len; i++)
         if (in->seen.at[i] == path)
-            return none;                        /* its declarations are there already */
+            return none; /* its declarations are there already */
     vec_push(in->cx->arena, &in->seen, path);
     int told = in->cx->diags.len;
     int file = source_read(in->cx, path);
@@ -121,8 +123,8 @@ static AstList with_includes(Includer *in, const Ast *tree, Including *outer)
 
 Ast *parse_program(Context *cx, int file, const char *const *dirs, int n_dirs)
 {
-    Includer  in = { .cx = cx, .dirs = dirs, .n_dirs = n_dirs };
-    Ast      *tree = parse_source(cx, file);
+    Includer in = { .cx = cx, .dirs = dirs, .n_dirs = n_dirs };
+    Ast *tree = parse_source(cx, file);
     Including top = { .path = tidy_path(cx, source_of(cx, file)->path), .at = tree->span };
     vec_push(cx->arena, &in.seen, top.path);
     tree->items = with_includes(&in, tree, &top);

@@ -15,17 +15,17 @@ typedef struct {
     Context *cx;
     Checked *c;
     Program *p;
-    DType    real;
+    DType real;
 } Low;
 
 /* One graph being built: the top of a phase, or the body of a loop. */
 typedef struct Site Site;
 struct Site {
-    Low               *low;
-    Graph             *g;
-    const CheckedLoop *loop;                    /* NULL: the top */
-    Site              *up;
-    Map               *done;                    /* Expr -> Node */
+    Low *low;
+    Graph *g;
+    const CheckedLoop *loop; /* NULL: the top */
+    Site *up;
+    Map *done; /* Expr -> Node */
 };
 
 static Node *lower(Site *x, Expr *e);
@@ -59,23 +59,26 @@ static bool needs_loop(const Expr *e, const CheckedLoop *loop)
 static bool is_cheap(const Expr *e)
 {
     switch (e->kind) {
-    case EX_CONST: case EX_DIM: case EX_IOTA: case EX_MEAN:
-    case EX_RESHAPE: case EX_TRANSPOSE: case EX_BROADCAST:
-        return true;
-    case EX_POINT: case EX_CAST:
-        return e->deps == 0 && !e->home;
-    default:
-        return false;
+    case EX_CONST:
+    case EX_DIM:
+    case EX_IOTA:
+    case EX_MEAN:
+    case EX_RESHAPE:
+    case EX_TRANSPOSE:
+    case EX_BROADCAST: return true;
+    case EX_POINT:
+    case EX_CAST: return e->deps == 0 && !e->home;
+    default: return false;
     }
 }
 
 typedef VEC(Expr *) ExprList;
 
 typedef struct {
-    Low               *low;
+    Low *low;
     const CheckedLoop *loop;
-    Map               *seen;
-    ExprList           shared, todo;
+    Map *seen;
+    ExprList shared, todo;
 } Free;
 
 /* Lists what the body of a loop reads from outside. An explicit stack: chains may be long. */
@@ -121,15 +124,20 @@ static Node *body_arg(Site *body, ArgKind kind, const Type *t, Expr *stands_for)
 
 static Node *lower_loop(Site *x, Expr *e)
 {
-    Low         *low = x->low;
-    Arena       *arena = low->cx->arena;
+    Low *low = x->low;
+    Arena *arena = low->cx->arena;
     CheckedLoop *l = e->loop;
-    Free         f = { .low = low, .loop = l, .seen = map_new(arena) };
-    Site         body = { low, graph_new(low->p, l->name, x->g), l, x, map_new(arena) };
-    VEC(Node *)  in = { 0 };
-    Loop        *loop = NEW(arena, Loop);
-    *loop = (Loop){ .name = l->name, .var = l->var, .stack = l->stack, .trip = l->trip,
-                    .n_carry = l->carries.len, .n_stack = l->yields.len, .body = body.g };
+    Free f = { .low = low, .loop = l, .seen = map_new(arena) };
+    Site body = { low, graph_new(low->p, l->name, x->g), l, x, map_new(arena) };
+    VEC(Node *) in = { 0 };
+    Loop *loop = NEW(arena, Loop);
+    *loop = (Loop){ .name = l->name,
+                    .var = l->var,
+                    .stack = l->stack,
+                    .trip = l->trip,
+                    .n_carry = l->carries.len,
+                    .n_stack = l->yields.len,
+                    .body = body.g };
     for (int i = 0; i < l->carries.len; i++)
         find_free(&f, l->carries.at[i].next);
     for (int i = 0; i < l->yields.len; i++)
@@ -174,7 +182,7 @@ static Node *reshaped(Site *x, Node *n, int rank, const Dim *const *dim, Span at
 static Node *spread(Site *x, Expr *e, const Type *t, Span at)
 {
     const Dim *left[RANK_MAX];
-    int        n = 0, axes[RANK_MAX], skip = t->rank - e->type->rank;
+    int n = 0, axes[RANK_MAX], skip = t->rank - e->type->rank;
     if (e->type->rank == 0 || same_dims(e->type, t->rank, t->dim))
         return lower(x, e);
     for (int i = 0; i < e->type->rank; i++)
@@ -189,7 +197,7 @@ static Node *spread(Site *x, Expr *e, const Type *t, Span at)
 static Node *lower_broadcast(Site *x, Expr *e)
 {
     const Type *t = e->type;
-    Node       *n = spread(x, e->in[0], t, e->span);
+    Node *n = spread(x, e->in[0], t, e->span);
     return n->type->rank == t->rank ? n : ir_broadcast(x->g, n, t->rank, t->dim, NULL, e->span);
 }
 
@@ -213,7 +221,7 @@ static Expr *untransposed(Expr *e, bool *swapped)
 static Node *with_leading(Site *x, Expr *e, const Type *lead, Span at)
 {
     const Dim *dim[RANK_MAX];
-    int        rank = lead->rank;
+    int rank = lead->rank;
     for (int i = 0; i < rank - 2; i++)
         dim[i] = lead->dim[i];
     dim[rank - 2] = e->type->dim[e->type->rank - 2];
@@ -224,9 +232,9 @@ static Node *with_leading(Site *x, Expr *e, const Type *lead, Span at)
 /* [.., m, k] @ [k, n] with one matrix for all: rows of all leading axes together. */
 static Node *shared_product(Site *x, Expr *e, Expr *a, Expr *b, bool tb)
 {
-    Dims       *ds = x->low->p->dims;
+    Dims *ds = x->low->p->dims;
     const Type *t = a->type;
-    const Dim  *rows = dim_const(ds, 1);
+    const Dim *rows = dim_const(ds, 1);
     for (int i = 0; i < t->rank - 1; i++)
         rows = dim_mul(ds, rows, t->dim[i]);
     const Dim *flat[2] = { rows, t->dim[t->rank - 1] };
@@ -239,7 +247,7 @@ static Node *shared_product(Site *x, Expr *e, Expr *a, Expr *b, bool tb)
 
 static Node *lower_matmul(Site *x, Expr *e)
 {
-    bool  ta, tb;
+    bool ta, tb;
     Expr *a = untransposed(e->in[0], &ta), *b = untransposed(e->in[1], &tb);
     if (e->in[1]->type->rank == 2 && e->in[0]->type->rank > 2)
         return shared_product(x, e, e->in[0], b, tb);
@@ -269,7 +277,7 @@ static Node *thin_operand(Site *x, Expr *e, const Type *t, int n, const int *axe
                           Span at)
 {
     const Dim *left[RANK_MAX];
-    int        k = 0, to[RANK_MAX], skip = t->rank - e->type->rank;
+    int k = 0, to[RANK_MAX], skip = t->rank - e->type->rank;
     if (e->type->rank == 0)
         return lower(x, e);
     for (int i = 0; i < n; i++)
@@ -285,9 +293,9 @@ static Node *thin_operand(Site *x, Expr *e, const Type *t, int n, const int *axe
 static Node *lower_point(Site *x, Expr *e)
 {
     const Type *t = e->type;
-    const Dim  *dim[RANK_MAX];
-    int         n = 0, axes[RANK_MAX];
-    Node       *in[3];
+    const Dim *dim[RANK_MAX];
+    int n = 0, axes[RANK_MAX];
+    Node *in[3];
     for (int i = 0; i < t->rank; i++)
         if (!is_one(t->dim[i])) {
             dim[n] = t->dim[i];
@@ -322,37 +330,35 @@ static Node *lower_draw(Site *x, Expr *e)
 static Node *lower_new(Site *x, Expr *e)
 {
     const Type *t = lower_type(x->low, e->type);
-    Graph      *g = x->g;
+    Graph *g = x->g;
     switch (e->kind) {
-    case EX_CONST:     return ir_const(g, t->dtype, e->value, e->span);
-    case EX_DIM:       return ir_dim(g, t->dtype, e->dim, e->span);
-    case EX_PARAM:     return ir_param(g, e->index, e->span);
-    case EX_INPUT:     return ir_input(g, e->index, e->span);
-    case EX_IOTA:      return ir_iota(g, t->rank, t->dim, e->axes[0], e->span);
-    case EX_MEAN:
-        return ir_typed(g, OP_MEAN, t, 0, NULL, &(Attr){ .index = e->index }, e->span);
-    case EX_POINT:     return lower_point(x, e);
-    case EX_CAST:      return ir_cast(g, lower(x, e->in[0]), t->dtype, e->span);
+    case EX_CONST: return ir_const(g, t->dtype, e->value, e->span);
+    case EX_DIM: return ir_dim(g, t->dtype, e->dim, e->span);
+    case EX_PARAM: return ir_param(g, e->index, e->span);
+    case EX_INPUT: return ir_input(g, e->index, e->span);
+    case EX_IOTA: return ir_iota(g, t->rank, t->dim, e->axes[0], e->span);
+    case EX_MEAN: return ir_typed(g, OP_MEAN, t, 0, NULL, &(Attr){ .index = e->index }, e->span);
+    case EX_POINT: return lower_point(x, e);
+    case EX_CAST: return ir_cast(g, lower(x, e->in[0]), t->dtype, e->span);
     case EX_REDUCE:
         return ir_reduce(g, op_named(e->op), lower(x, e->in[0]), e->n_axes, e->axes, e->span);
-    case EX_MATMUL:    return lower_matmul(x, e);
-    case EX_RESHAPE:   return reshaped(x, lower(x, e->in[0]), t->rank, t->dim, e->span);
+    case EX_MATMUL: return lower_matmul(x, e);
+    case EX_RESHAPE: return reshaped(x, lower(x, e->in[0]), t->rank, t->dim, e->span);
     case EX_TRANSPOSE: return ir_transpose(g, lower(x, e->in[0]), e->axes, e->span);
     case EX_BROADCAST: return lower_broadcast(x, e);
-    case EX_SLICE:     return ir_slice(g, lower(x, e->in[0]), e->lo, t->dim, e->span);
-    case EX_PAD:       return ir_pad(g, lower(x, e->in[0]), e->lo, t->dim, e->span);
+    case EX_SLICE: return ir_slice(g, lower(x, e->in[0]), e->lo, t->dim, e->span);
+    case EX_PAD: return ir_pad(g, lower(x, e->in[0]), e->lo, t->dim, e->span);
     case EX_CONCAT:
         return lower_many(x, e, OP_CONCAT, &(Attr){ .n_axes = 1, .axes = { e->axes[0] } });
-    case EX_GATHER:    return lower_many(x, e, OP_GATHER, NULL);
-    case EX_DRAW:      return lower_draw(x, e);
-    case EX_CROSS_ENTROPY:
-        return ir_result(lower_many(x, e, OP_CROSS_ENTROPY, NULL), 0);
+    case EX_GATHER: return lower_many(x, e, OP_GATHER, NULL);
+    case EX_DRAW: return lower_draw(x, e);
+    case EX_CROSS_ENTROPY: return ir_result(lower_many(x, e, OP_CROSS_ENTROPY, NULL), 0);
     case EX_ATTENTION:
-        return ir_result(lower_many(x, e, OP_ATTENTION,
-                                    &(Attr){ .causal = e->causal, .value = e->value }), 0);
-    case EX_LOOP:      return lower_loop(x, e);
-    case EX_RESULT:    return ir_result(lower(x, e->in[0]), e->index);
-    case EX_ARG:       break;
+        return ir_result(
+            lower_many(x, e, OP_ATTENTION, &(Attr){ .causal = e->causal, .value = e->value }), 0);
+    case EX_LOOP: return lower_loop(x, e);
+    case EX_RESULT: return ir_result(lower(x, e->in[0]), e->index);
+    case EX_ARG: break;
     }
     bug("an argument of a loop was used outside of it");
 }
@@ -369,7 +375,7 @@ static void lower_one(Site *x, Expr *e)
 static void push_operands(Site *x, Expr *e, ExprList *todo)
 {
     Arena *arena = x->low->cx->arena;
-    bool   swapped;
+    bool swapped;
     for (int i = e->n_in - 1; i >= 0; i--) {
         Expr *in = e->kind == EX_MATMUL ? untransposed(e->in[i], &swapped) : e->in[i];
         if (!map_get(x->done, in))
@@ -383,14 +389,14 @@ static void push_operands(Site *x, Expr *e, ExprList *todo)
 /* Operands first; an explicit stack, because chains may be long. */
 static Node *lower(Site *x, Expr *root)
 {
-    Node    *n = map_get(x->done, root);
+    Node *n = map_get(x->done, root);
     ExprList todo = { 0 };
     if (n)
         return n;
     vec_push(x->low->cx->arena, &todo, root);
     while (todo.len) {
         Expr *e = todo.at[todo.len - 1];
-        int   before = todo.len;
+        int before = todo.len;
         if (!map_get(x->done, e))
             push_operands(x, e, &todo);
         if (todo.len > before)
@@ -406,8 +412,8 @@ static Node *lower(Site *x, Expr *root)
 
 static Site site_new(Low *low, const char *name)
 {
-    return (Site){ .low = low, .g = graph_new(low->p, name, NULL),
-                   .done = map_new(low->cx->arena) };
+    return (
+        Site){ .low = low, .g = graph_new(low->p, name, NULL), .done = map_new(low->cx->arena) };
 }
 
 /* The sums of the slots; in training only of those with a weight in the loss. */
@@ -438,8 +444,8 @@ static Node *lower_output(Site *x, Expr *e)
 
 static void lower_graphs(Low *low)
 {
-    Checked            *c = low->c;
-    Program            *p = low->p;
+    Checked *c = low->c;
+    Program *p = low->p;
     const CheckedPhase *eval = &c->phase[0], *train = &c->phase[1];
     if (c->has_loss)
         p->train_graph = lower_sums(low, train, "train");
@@ -452,7 +458,7 @@ static void lower_graphs(Low *low)
         p->output_graph = x.g;
     }
     for (int i = 0; i < eval->metrics.len; i++) {
-        Site   x = site_new(low, c->metrics.at[i].name);
+        Site x = site_new(low, c->metrics.at[i].name);
         Metric m = { c->metrics.at[i].name, x.g, c->metrics.at[i].span };
         ir_sink(x.g, SINK_RESULT, 0, lower(&x, eval->metrics.at[i]));
         vec_push(low->cx->arena, &p->metrics, m);
@@ -464,8 +470,8 @@ static void lower_graphs(Low *low)
 /* Elements of one repetition of a group: its parameters and the groups inside it. */
 static const Dim *group_stride(Low *low, int group)
 {
-    Dims      *ds = low->p->dims;
-    Checked   *c = low->c;
+    Dims *ds = low->p->dims;
+    Checked *c = low->c;
     const Dim *sum = dim_const(ds, 0);
     for (int i = 0; i < c->params.len; i++)
         if (c->params.at[i].group == group)
@@ -479,7 +485,7 @@ static const Dim *group_stride(Low *low, int group)
 /* "enc.*.h" -> "P_enc_h_STRIDE" */
 static const Symbol *stride_symbol(Low *low, const CheckedGroup *g, const Dim *stride)
 {
-    Text    t = text_new(low->cx->arena);
+    Text t = text_new(low->cx->arena);
     int64_t value = 0;
     text_put(&t, "P_");
     for (const char *c = g->path; *c; c++) {
@@ -498,30 +504,43 @@ static const Symbol *stride_symbol(Low *low, const CheckedGroup *g, const Dim *s
 
 static void lower_params(Low *low)
 {
-    static const Role roles[] = { [SEM_WEIGHT] = ROLE_WEIGHT, [SEM_BIAS] = ROLE_BIAS,
-                                  [SEM_GAIN] = ROLE_GAIN, [SEM_EMBEDDING] = ROLE_EMBEDDING,
+    static const Role roles[] = { [SEM_WEIGHT] = ROLE_WEIGHT,
+                                  [SEM_BIAS] = ROLE_BIAS,
+                                  [SEM_GAIN] = ROLE_GAIN,
+                                  [SEM_EMBEDDING] = ROLE_EMBEDDING,
                                   [SEM_STATE] = ROLE_STATE };
-    static const InitKind inits[] = { [SEM_INIT_ZEROS] = INIT_ZEROS, [SEM_INIT_ONES] = INIT_ONES,
+    static const InitKind inits[] = { [SEM_INIT_ZEROS] = INIT_ZEROS,
+                                      [SEM_INIT_ONES] = INIT_ONES,
                                       [SEM_INIT_CONST] = INIT_CONST,
                                       [SEM_INIT_NORMAL] = INIT_NORMAL,
                                       [SEM_INIT_UNIFORM] = INIT_UNIFORM };
     Checked *c = low->c;
-    Arena   *a = low->cx->arena;
+    Arena *a = low->cx->arena;
     for (int i = 0; i < c->groups.len; i++) {
         const CheckedGroup *g = &c->groups.at[i];
-        ParamGroup          to = { .name = g->name, .layer = g->layer, .parent = g->parent,
-                                   .count = g->count, .span = g->span };
+        ParamGroup to = { .name = g->name,
+                          .layer = g->layer,
+                          .parent = g->parent,
+                          .count = g->count,
+                          .span = g->span };
         to.stride = group_stride(low, i);
         to.stride_sym = stride_symbol(low, g, to.stride);
         vec_push(a, &low->p->groups, to);
     }
     for (int i = 0; i < c->params.len; i++) {
         const CheckedParam *p = &c->params.at[i];
-        Param to = { .path = p->path, .name = p->name, .type = lower_type(low, p->type),
-                     .stacked = lower_type(low, p->stacked), .group = p->group,
-                     .role = roles[p->role], .init = inits[p->init], .init_value = p->init_value,
-                     .trained = p->used && p->role != SEM_STATE, .fit_input = p->fit_input,
-                     .fit_kind = p->fit_kind, .span = p->span };
+        Param to = { .path = p->path,
+                     .name = p->name,
+                     .type = lower_type(low, p->type),
+                     .stacked = lower_type(low, p->stacked),
+                     .group = p->group,
+                     .role = roles[p->role],
+                     .init = inits[p->init],
+                     .init_value = p->init_value,
+                     .trained = p->used && p->role != SEM_STATE,
+                     .fit_input = p->fit_input,
+                     .fit_kind = p->fit_kind,
+                     .span = p->span };
         to.decay = to.role == ROLE_WEIGHT || to.role == ROLE_EMBEDDING;
         to.fitted = p->fit_kind ? to.type : NULL;
         vec_push(a, &low->p->params, to);
@@ -533,12 +552,17 @@ static void lower_tables(Low *low)
     static const int rels[] = { [SEM_LE] = REL_LE, [SEM_LT] = REL_LT, [SEM_GE] = REL_GE,
                                 [SEM_GT] = REL_GT, [SEM_EQ] = REL_EQ, [SEM_DIVIDES] = REL_DIVIDES };
     Checked *c = low->c;
-    Arena   *a = low->cx->arena;
+    Arena *a = low->cx->arena;
     for (int i = 0; i < c->inputs.len; i++) {
         const CheckedInput *in = &c->inputs.at[i];
-        Input to = { .name = in->name, .type = lower_type(low, in->type), .ranged = in->lo != NULL,
-                     .lo = in->lo, .hi = in->hi, .has_ignore = in->has_ignore,
-                     .ignore = in->ignore, .span = in->span };
+        Input to = { .name = in->name,
+                     .type = lower_type(low, in->type),
+                     .ranged = in->lo != NULL,
+                     .lo = in->lo,
+                     .hi = in->hi,
+                     .has_ignore = in->has_ignore,
+                     .ignore = in->ignore,
+                     .span = in->span };
         vec_push(a, &low->p->inputs, to);
     }
     for (int i = 0; i < c->means.len; i++) {
@@ -562,10 +586,10 @@ static void lower_tables(Low *low)
 
 static void lower_data(Low *low)
 {
-    static const int    kinds[] = { [SEM_WINDOW] = MAP_WINDOW, [SEM_COL] = MAP_COL,
-                                    [SEM_COLS] = MAP_COLS };
+    static const int
+        kinds[] = { [SEM_WINDOW] = MAP_WINDOW, [SEM_COL] = MAP_COL, [SEM_COLS] = MAP_COLS };
     const CheckedTrain *t = &low->c->train;
-    DataSource         *d = &low->p->train.data;
+    DataSource *d = &low->p->train.data;
     d->reader = t->reader;
     d->path = t->path;
     d->split = t->split;
@@ -576,7 +600,10 @@ static void lower_data(Low *low)
     d->span = t->data_span;
     for (int i = 0; i < t->maps.len; i++) {
         const CheckedMap *m = &t->maps.at[i];
-        DataMap to = { .input = m->input, .lo = m->lo, .hi = m->hi, .column = m->column,
+        DataMap to = { .input = m->input,
+                       .lo = m->lo,
+                       .hi = m->hi,
+                       .column = m->column,
                        .span = m->span };
         to.kind = kinds[m->kind];
         vec_push(low->cx->arena, &d->maps, to);
@@ -586,12 +613,13 @@ static void lower_data(Low *low)
 static void lower_train(Low *low)
 {
     const CheckedTrain *t = &low->c->train;
-    TrainSettings      *s = &low->p->train;
+    TrainSettings *s = &low->p->train;
     s->present = t->present;
     s->batch = t->batch;
     s->accumulate = t->accumulate;
-    s->optimizer = t->optimizer == SEM_SGD ? OPT_SGD
-                 : t->optimizer == SEM_ADAM ? OPT_ADAM : OPT_ADAMW;
+    s->optimizer = t->optimizer == SEM_SGD    ? OPT_SGD
+                   : t->optimizer == SEM_ADAM ? OPT_ADAM
+                                              : OPT_ADAMW;
     s->beta1 = t->beta1;
     s->beta2 = t->beta2;
     s->eps = t->eps;
@@ -599,7 +627,8 @@ static void lower_train(Low *low)
     s->weight_decay = t->weight_decay;
     s->nesterov = t->nesterov;
     s->schedule = t->schedule == SEM_CONSTANT ? SCHED_CONSTANT
-                : t->schedule == SEM_LINEAR ? SCHED_LINEAR : SCHED_COSINE;
+                  : t->schedule == SEM_LINEAR ? SCHED_LINEAR
+                                              : SCHED_COSINE;
     s->lr = t->lr;
     s->lr_end = t->lr_end;
     s->warmup = t->warmup;

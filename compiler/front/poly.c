@@ -26,13 +26,12 @@ const Atom *atom_of(Dims *ds, AtomKind kind, const Symbol *s, const Dim *a, cons
             return m;
     Atom *m = NEW(ds->cx->arena, Atom);
     m->kind = kind;
-    m->sym  = s;
-    m->a    = a;
-    m->b    = b;
+    m->sym = s;
+    m->a = a;
+    m->b = b;
     m->rank = s ? place[s->kind] : 4 + (int)kind;
-    m->id   = s ? s->id : ds->n_atoms;
-    m->has_const = s ? s->kind == SYM_CONST
-                     : poly_has_const(&a->p) || (b && poly_has_const(&b->p));
+    m->id = s ? s->id : ds->n_atoms;
+    m->has_const = s ? s->kind == SYM_CONST : poly_has_const(&a->p) || (b && poly_has_const(&b->p));
     m->next = ds->atoms;
     ds->atoms = m;
     ds->n_atoms++;
@@ -48,8 +47,10 @@ static int atom_order(const Atom *a, const Atom *b)
 
 __int128 gcd_of(__int128 a, __int128 b)
 {
-    if (a < 0) a = -a;
-    if (b < 0) b = -b;
+    if (a < 0)
+        a = -a;
+    if (b < 0)
+        b = -b;
     while (b) {
         __int128 r = a % b;
         a = b;
@@ -116,8 +117,9 @@ Term term_mul(Dims *ds, const Term *a, const Term *b, int sign, bool *overflow)
     t.factor = NEW_ARRAY(ds->cx->scratch, Factor, a->n + b->n + 1);
     int i = 0, k = 0;
     while (i < a->n || k < b->n) {
-        int order = i == a->n ? 1 : k == b->n ? -1
-                  : atom_order(a->factor[i].atom, b->factor[k].atom);
+        int order = i == a->n   ? 1
+                    : k == b->n ? -1
+                                : atom_order(a->factor[i].atom, b->factor[k].atom);
         Factor f = order <= 0 ? a->factor[i] : (Factor){ b->factor[k].atom, 0 };
         if (order >= 0)
             f.power += sign * b->factor[k].power;
@@ -136,7 +138,7 @@ Poly poly_literal(Dims *ds, int64_t value)
     Poly p = { 0 };
     if (value)
         vec_grow(ds->cx->scratch, (void **)&p.at, &p.cap, 1, sizeof *p.at),
-        p.at[p.n++] = (Term){ value, 1, 0, NULL };
+            p.at[p.n++] = (Term){ value, 1, 0, NULL };
     return p;
 }
 
@@ -226,7 +228,7 @@ bool poly_long_divide(Dims *ds, Poly a, Poly b, Poly *q)
                 return false;
         Poly one = { .overflow = false };
         poly_add_term(ds, &one, term_mul(ds, &rest.at[0], lead, -1, &one.overflow));
-        *q   = poly_add(ds, *q, one, 1);
+        *q = poly_add(ds, *q, one, 1);
         rest = poly_add(ds, rest, poly_mul(ds, one, b), -1);
         if (rest.overflow || q->overflow || step == 64)
             return false;
@@ -244,7 +246,7 @@ Poly poly_cancel(Dims *ds, Poly p)
                 m = p.at[i].factor[k].atom;
         if (!m)
             continue;
-        int  power = term_power(&p.at[i], m);
+        int power = term_power(&p.at[i], m);
         Poly above = { 0 }, rest = { 0 }, quotient;
         Term line = { 1, 1, 1, &(Factor){ m, power } };
         for (int k = 0; k < p.n; k++) {
@@ -311,10 +313,7 @@ bool poly_number(const Poly *p, int64_t *value)
     return true;
 }
 
-int64_t floor_div(int64_t a, int64_t b)
-{
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 /* Takes out of `a` what is a whole multiple of the one term t. */
 Poly poly_take_whole(Dims *ds, Poly a, const Term *t, Poly *rest)
@@ -331,7 +330,7 @@ Poly poly_take_whole(Dims *ds, Poly a, const Term *t, Poly *rest)
             continue;
         }
         int64_t n = floor_div(q.num, q.den);
-        r.num -= n * t->num;                    /* t is the number num, or divides r */
+        r.num -= n * t->num; /* t is the number num, or divides r */
         q.num = n;
         q.den = 1;
         poly_add_term(ds, &whole, q);

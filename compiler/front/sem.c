@@ -86,7 +86,7 @@ static void note_line(Sem *s, Symbol *const *on_line, int n)
     if (!hash || strchr(line, '"'))
         return;
     const char *at = hash + 1, *end = at + strlen(at);
-    int         parts = 1;
+    int parts = 1;
     for (const char *c = at; *c; c++)
         parts += *c == ',';
     for (int i = 0; i < n && (n == 1 || parts == n); i++) {
@@ -99,10 +99,10 @@ static void note_line(Sem *s, Symbol *const *on_line, int n)
 static void note_symbols(Sem *s)
 {
     VEC(Symbol *) on_line = { 0 };
-    int           line = 0, file = 0;
+    int line = 0, file = 0;
     for (int i = 0; i <= dims_count(s->dims); i++) {
         Symbol *sym = i < dims_count(s->dims) ? dims_at(s->dims, i) : NULL;
-        int     its = sym && sym->span.file ? source_line(s->cx, sym->span, NULL) : 0;
+        int its = sym && sym->span.file ? source_line(s->cx, sym->span, NULL) : 0;
         if (on_line.len && (!sym || its != line || sym->span.file != file)) {
             note_line(s, on_line.at, on_line.len);
             on_line.len = 0;
@@ -136,8 +136,9 @@ static void check_defines(Sem *s)
             Diag *d = sem_error(s, (Span){ 0 }, "-D %s: %s is bound when the program starts", name,
                                 name);
             sem_note(s, d, sym->span, "%s is declared here", name);
-            sem_hint(d, sym->kind == SYM_BATCH ? "give --batch to the program"
-                                               : "give --dims %s=%s to the program",
+            sem_hint(d,
+                     sym->kind == SYM_BATCH ? "give --batch to the program"
+                                            : "give --dims %s=%s to the program",
                      name, s->opt->defines[i].value);
             continue;
         }
@@ -149,8 +150,10 @@ static void check_defines(Sem *s)
         }
         for (int k = 0; setting_key(s, k); k++)
             vec_push(s->arena, &names, setting_key(s, k));
-        Diag *d = sem_error(s, (Span){ 0 }, "-D %s: the file has no constant and the train block "
-                            "no setting %s", name, name);
+        Diag *d = sem_error(s, (Span){ 0 },
+                            "-D %s: the file has no constant and the train block "
+                            "no setting %s",
+                            name, name);
         sem_did_you_mean(d, name, names.at, names.len);
     }
 }
@@ -178,7 +181,7 @@ static bool input_range(Sem *s, const Ast *type, CheckedInput *in)
     }
     if (type->args.len == 0)
         return true;
-    const Ast   *a = type->args.at[0];
+    const Ast *a = type->args.at[0];
     const Thing *t = sem_eval(s, a);
     if (!thing_whole(t, &in->ignore) || in->ignore >= 0 || type->args.len > 1) {
         if (t->kind != THING_POISON)
@@ -213,9 +216,9 @@ static bool declare_input(Sem *s, const Ast *a)
         sem_error(s, a->value->span, "an input has no default");
     for (int i = 0; i < s->out->inputs.len; i++)
         if (s->out->inputs.at[i].name == a->name)
-            return true;                        /* said with the arguments */
+            return true; /* said with the arguments */
     check_sample_axis(s, &a->type->items);
-    const Type  *type = sem_eval_type(s, a->type, a->name);
+    const Type *type = sem_eval_type(s, a->type, a->name);
     CheckedInput in = { .name = a->name, .type = type, .span = a->at };
     if (!type || !input_range(s, a->type, &in))
         return false;
@@ -223,7 +226,8 @@ static bool declare_input(Sem *s, const Ast *a)
     for (int i = 0; i < type->rank; i++)
         first = first && dim_has_kind(type->dim[i], SYM_BATCH) == (i == 0);
     if (!first || type->dim[0] != dim_sym(s->dims, s->batches.at[0])) {
-        Diag *d = sem_error(s, a->type->span, "the first axis of an input, and only that, is the "
+        Diag *d = sem_error(s, a->type->span,
+                            "the first axis of an input, and only that, is the "
                             "sample axis");
         if (s->batches.len)
             sem_note(s, d, s->batches.at[0]->span, "the sample axis %s is declared here",
@@ -242,8 +246,8 @@ static bool build_model(Sem *s)
 {
     static const AstList none = { 0 };
     const Ast *a = s->model->ast;
-    Scope     *scope = scope_new(s, s->global);
-    Frame      f;
+    Scope *scope = scope_new(s, s->global);
+    Frame f;
     frame_push(s, &f, s->model, scope, a->at);
     bool fine = sem_bind_brackets(s, s->model, a->at, &none, scope);
     for (int i = 0; i < a->args.len; i++)
@@ -282,12 +286,16 @@ static void warn_untrained(Sem *s)
 {
     Span at = s->model->ast->at;
     if (!s->out->has_loss) {
-        Diag *d = diag_warning(s->cx, at, "untrained", "model %s has no loss: its program computes "
-                               "outputs and trains nothing", s->model->name);
+        Diag *d = diag_warning(s->cx, at, "untrained",
+                               "model %s has no loss: its program computes "
+                               "outputs and trains nothing",
+                               s->model->name);
         diag_hint(d, "loss = mean(...) says what training makes small");
     } else if (s->out->params.len == 0) {
-        diag_warning(s->cx, at, "untrained", "model %s has no parameters: there is nothing to "
-                     "train", s->model->name);
+        diag_warning(s->cx, at, "untrained",
+                     "model %s has no parameters: there is nothing to "
+                     "train",
+                     s->model->name);
     }
 }
 

@@ -18,189 +18,204 @@ typedef struct Expr Expr;
 typedef struct CheckedLoop CheckedLoop;
 
 typedef enum {
-    EX_CONST,           /* value, rank 0                                                        */
-    EX_DIM,             /* the value of dim, rank 0                                             */
-    EX_PARAM,           /* index: parameter, with its stack counts in front                     */
-    EX_INPUT,           /* index: input                                                         */
-    EX_IOTA,            /* 0, 1, 2 ... along axes[0]                                            */
-    EX_MEAN,            /* index: mean slot; known after the step                               */
-    EX_POINT,           /* op, element by element; operands broadcast                           */
-    EX_CAST,            /* to the dtype of type                                                 */
-    EX_REDUCE,          /* op: sum amax amin argmax argmin over axes, which disappear           */
-    EX_MATMUL,          /* in[0][.., m, k] in[1][.., k, n]; leading axes broadcast              */
-    EX_RESHAPE,         /* the same elements as type                                            */
-    EX_TRANSPOSE,       /* result axis k is operand axis axes[k]                                */
-    EX_BROADCAST,       /* to type, aligned at the end                                          */
-    EX_SLICE,           /* the box of type's sizes that starts at lo                            */
-    EX_PAD,             /* zeros around; lo of them before                                      */
-    EX_CONCAT,          /* along axes[0]                                                        */
-    EX_GATHER,          /* rows in[0][in[1]]                                                    */
-    EX_DRAW,            /* op: uniform normal; stream; in: iterations of the enclosing loops    */
-    EX_CROSS_ENTROPY,   /* in[0][.., V], labels in[1]: 0 where a label is negative              */
-    EX_ATTENTION,       /* q, k, v; causal; value: the scale, 0 = 1/sqrt of the last axis       */
-    EX_LOOP,            /* loop; its values are taken with EX_RESULT                            */
-    EX_RESULT,          /* index: result of in[0], an EX_LOOP: carries, then yields             */
-    EX_ARG,             /* a carry, an element or the iteration of loop, inside its body        */
+    EX_CONST,         /* value, rank 0 */
+    EX_DIM,           /* the value of dim, rank 0 */
+    EX_PARAM,         /* index: parameter, with its stack counts in front */
+    EX_INPUT,         /* index: input */
+    EX_IOTA,          /* 0, 1, 2 ... along axes[0] */
+    EX_MEAN,          /* index: mean slot; known after the step */
+    EX_POINT,         /* op, element by element; operands broadcast */
+    EX_CAST,          /* to the dtype of type */
+    EX_REDUCE,        /* op: sum amax amin argmax argmin over axes, which disappear */
+    EX_MATMUL,        /* in[0][.., m, k] in[1][.., k, n]; leading axes broadcast */
+    EX_RESHAPE,       /* the same elements as type */
+    EX_TRANSPOSE,     /* result axis k is operand axis axes[k] */
+    EX_BROADCAST,     /* to type, aligned at the end */
+    EX_SLICE,         /* the box of type's sizes that starts at lo */
+    EX_PAD,           /* zeros around; lo of them before */
+    EX_CONCAT,        /* along axes[0] */
+    EX_GATHER,        /* rows in[0][in[1]] */
+    EX_DRAW,          /* op: uniform normal; stream; in: iterations of the enclosing loops */
+    EX_CROSS_ENTROPY, /* in[0][.., V], labels in[1]: 0 where a label is negative */
+    EX_ATTENTION,     /* q, k, v; causal; value: the scale, 0 = 1/sqrt of the last axis */
+    EX_LOOP,          /* loop; its values are taken with EX_RESULT */
+    EX_RESULT,        /* index: result of in[0], an EX_LOOP: carries, then yields */
+    EX_ARG,           /* a carry, an element or the iteration of loop, inside its body */
 } ExprKind;
 
 enum { DEP_PARAM = 1, DEP_INPUT = 2, DEP_DRAW = 4, DEP_ITER = 8, DEP_MEAN = 16 };
 
 struct Expr {
-    ExprKind     kind;
-    const char  *op;                            /* name in the op table: POINT, REDUCE, DRAW    */
-    const Type  *type;                          /* reals are DT_F32, whatever the program uses  */
-    int          n_in;
-    Expr       **in;
-    double       value;
-    int          index;
-    int          n_axes, axes[RANK_MAX];
-    const Dim   *lo[RANK_MAX];
-    const Dim   *dim;
-    bool         causal;
-    const char  *stream;
-    CheckedLoop *loop;                          /* LOOP, ARG                                    */
-    CheckedLoop *home;                          /* the innermost loop it depends on, or NULL    */
-    unsigned     deps;                          /* what it depends on: DEP_ bits                */
-    const Dim   *from, *to;                     /* whole numbers: from <= value < to, if known  */
-    bool         counts;                        /* it is from, from + 1 ... to - 1, in order    */
-    Span         span;                          /* in the user's file                           */
-    const char  *name;                          /* the model's name for it, path-joined, or NULL */
-    bool         hinted;                        /* name comes from a layer's path or the prelude */
+    ExprKind kind;
+    const char *op;   /* name in the op table: POINT, REDUCE, DRAW */
+    const Type *type; /* reals are DT_F32, whatever the program uses */
+    int n_in;
+    Expr **in;
+    double value;
+    int index;
+    int n_axes, axes[RANK_MAX];
+    const Dim *lo[RANK_MAX];
+    const Dim *dim;
+    bool causal;
+    const char *stream;
+    CheckedLoop *loop;    /* LOOP, ARG */
+    CheckedLoop *home;    /* the innermost loop it depends on, or NULL */
+    unsigned deps;        /* what it depends on: DEP_ bits */
+    const Dim *from, *to; /* whole numbers: from <= value < to, if known */
+    bool counts;          /* it is from, from + 1 ... to - 1, in order */
+    Span span;            /* in the user's file */
+    const char *name;     /* the model's name for it, path-joined, or NULL */
+    bool hinted;          /* name comes from a layer's path or the prelude */
 };
 
-typedef struct { const char *name; Expr *arg, *init, *next; } CheckedCarry;
-typedef struct { Expr *arg, *source; } CheckedElem;      /* arg is source[iteration, ...]       */
+typedef struct {
+    const char *name;
+    Expr *arg, *init, *next;
+} CheckedCarry;
+typedef struct {
+    Expr *arg, *source;
+} CheckedElem; /* arg is source[iteration, ...] */
 
 struct CheckedLoop {
-    const char  *name;                          /* the layer applied ("block") or "scan"        */
-    const char  *var, *stack;                   /* as written, or NULL                          */
-    const Dim   *trip;
+    const char *name;        /* the layer applied ("block") or "scan" */
+    const char *var, *stack; /* as written, or NULL */
+    const Dim *trip;
     CheckedLoop *parent;
-    Expr        *iter;                          /* i32, rank 0, starts at 0                     */
+    Expr *iter; /* i32, rank 0, starts at 0 */
     VEC(CheckedCarry) carries;
-    VEC(CheckedElem)  elems;
-    VEC(Expr *)       yields;                   /* stacked: result [trip, ...]                  */
-    Span         span;
+    VEC(CheckedElem) elems;
+    VEC(Expr *) yields; /* stacked: result [trip, ...] */
+    Span span;
 };
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
 typedef enum { SEM_WEIGHT, SEM_BIAS, SEM_GAIN, SEM_EMBEDDING, SEM_STATE } SemRole;
-typedef enum { SEM_INIT_ZEROS, SEM_INIT_ONES, SEM_INIT_CONST, SEM_INIT_NORMAL, SEM_INIT_UNIFORM }
-        SemInit;
+typedef enum {
+    SEM_INIT_ZEROS,
+    SEM_INIT_ONES,
+    SEM_INIT_CONST,
+    SEM_INIT_NORMAL,
+    SEM_INIT_UNIFORM
+} SemInit;
 
-typedef struct {                                /* a stack: `h : block[C, H] * L`               */
-    const char *name;                           /* path within the parent: "h", "enc.h"         */
-    const char *path;                           /* whole path, stacks as "*": "h", "a.*.h"      */
+typedef struct {      /* a stack: `h : block[C, H] * L` */
+    const char *name; /* path within the parent: "h", "enc.h" */
+    const char *path; /* whole path, stacks as "*": "h", "a.*.h" */
     const char *layer;
-    int         parent;                         /* -1 = none                                    */
-    const Dim  *count;
-    Span        span;
+    int parent; /* -1 = none */
+    const Dim *count;
+    Span span;
 } CheckedGroup;
 
 typedef struct {
-    const char *path, *name;                    /* "h.*.ln_1.weight", "h_ln_1_weight"           */
+    const char *path, *name; /* "h.*.ln_1.weight", "h_ln_1_weight" */
     const Type *type, *stacked;
-    int         group;                          /* -1 = top level                               */
-    SemRole     role;
-    SemInit     init;
-    double      init_value;
-    bool        used;                           /* by the loss                                  */
-    int         fit_input;                      /* state from mean(x): the input, else -1       */
-    const char *fit_kind;                       /* "mean", "std" or NULL                        */
-    Span        span;
+    int group; /* -1 = top level */
+    SemRole role;
+    SemInit init;
+    double init_value;
+    bool used;            /* by the loss */
+    int fit_input;        /* state from mean(x): the input, else -1 */
+    const char *fit_kind; /* "mean", "std" or NULL */
+    Span span;
 } CheckedParam;
 
 typedef struct {
     const char *name;
     const Type *type;
-    const Dim  *lo, *hi;                        /* NULL: not declared                           */
-    bool        has_ignore;
-    int64_t     ignore;
-    bool        used;
-    Span        span;
+    const Dim *lo, *hi; /* NULL: not declared */
+    bool has_ignore;
+    int64_t ignore;
+    bool used;
+    Span span;
 } CheckedInput;
 
 typedef struct {
     const char *name, *text;
-    double      weight;                         /* in the loss                                  */
-    const Dim  *count;                          /* NULL: depends on data                        */
-    Span        span;
+    double weight;    /* in the loss */
+    const Dim *count; /* NULL: depends on data */
+    Span span;
 } CheckedMean;
 
-typedef struct { const char *name; Span span; } CheckedName;     /* of a metric, an output      */
+typedef struct {
+    const char *name;
+    Span span;
+} CheckedName; /* of a metric, an output */
 
 typedef struct {
-    const Dim  *left, *right;
+    const Dim *left, *right;
     enum { SEM_LE, SEM_LT, SEM_GE, SEM_GT, SEM_EQ, SEM_DIVIDES } rel;
     const char *text;
-    Span        span;
+    Span span;
 } CheckedConstraint;
 
 /* One evaluation of the model's body, with `training` true or false. */
 typedef struct {
-    bool          training;
-    VEC(Expr *)   sums;                         /* by mean slot: the sum over all, NULL = absent */
-    VEC(Expr *)   counts;                       /* by mean slot: NULL when it follows from dims */
-    VEC(Expr *)   metrics;                      /* formulas over EX_MEAN                        */
-    VEC(Expr *)   outputs;
+    bool training;
+    VEC(Expr *) sums;    /* by mean slot: the sum over all, NULL = absent */
+    VEC(Expr *) counts;  /* by mean slot: NULL when it follows from dims */
+    VEC(Expr *) metrics; /* formulas over EX_MEAN */
+    VEC(Expr *) outputs;
 } CheckedPhase;
 
 /* ---- the train block ----------------------------------------------------------------------- */
 
 typedef struct {
-    int         input;
+    int input;
     enum { SEM_WINDOW, SEM_COL, SEM_COLS } kind;
-    const Dim  *lo, *hi;                        /* window offsets, column numbers               */
-    const char *column;                         /* col("price")                                 */
-    Span        span;
+    const Dim *lo, *hi; /* window offsets, column numbers */
+    const char *column; /* col("price") */
+    Span span;
 } CheckedMap;
 
 typedef struct {
-    bool        present;
-    const char *reader, *path, *val_path, *vocab;        /* NULL: not given                     */
-    double      split;
-    bool        header, header_set;
+    bool present;
+    const char *reader, *path, *val_path, *vocab; /* NULL: not given */
+    double split;
+    bool header, header_set;
     VEC(CheckedMap) maps;
-    Span        data_span;
-    int64_t     batch, accumulate;
+    Span data_span;
+    int64_t batch, accumulate;
     enum { SEM_SGD, SEM_ADAM, SEM_ADAMW } optimizer;
-    double      beta1, beta2, eps, momentum, weight_decay;
-    bool        nesterov;
+    double beta1, beta2, eps, momentum, weight_decay;
+    bool nesterov;
     enum { SEM_CONSTANT, SEM_LINEAR, SEM_COSINE } schedule;
-    double      lr, lr_end;
-    int64_t     warmup, decay_steps;
-    double      clip;
-    int64_t     steps, eval_every, save_every, log_every, seed, keep;
+    double lr, lr_end;
+    int64_t warmup, decay_steps;
+    double clip;
+    int64_t steps, eval_every, save_every, log_every, seed, keep;
     const char *out;
-    Span        span;
+    Span span;
 } CheckedTrain;
 
 typedef struct {
-    Context    *cx;
-    Dims       *dims;
-    const char *name;                           /* of the model                                 */
-    int         file;
-    VEC(CheckedGroup)      groups;
-    VEC(CheckedParam)      params;              /* in order of declaration                      */
-    VEC(CheckedInput)      inputs;
-    VEC(CheckedMean)       means;
-    VEC(CheckedName)       metrics;
-    VEC(CheckedName)       outputs;
+    Context *cx;
+    Dims *dims;
+    const char *name; /* of the model */
+    int file;
+    VEC(CheckedGroup) groups;
+    VEC(CheckedParam) params; /* in order of declaration */
+    VEC(CheckedInput) inputs;
+    VEC(CheckedMean) means;
+    VEC(CheckedName) metrics;
+    VEC(CheckedName) outputs;
     VEC(CheckedConstraint) constraints;
-    CheckedTrain           train;
-    bool                   has_loss;
-    CheckedPhase           phase[2];            /* [0]: training = false, [1]: training = true  */
+    CheckedTrain train;
+    bool has_loss;
+    CheckedPhase phase[2]; /* [0]: training = false, [1]: training = true */
 } Checked;
 
 /* ---- the entry ----------------------------------------------------------------------------- */
 
-typedef struct { const char *name, *value; } Define;     /* -D name=value                       */
+typedef struct {
+    const char *name, *value;
+} Define; /* -D name=value */
 
 typedef struct {
     const Define *defines;
-    int           n_defines;
-    const char   *prelude;                      /* path of prelude.model                        */
+    int n_defines;
+    const char *prelude; /* path of prelude.model */
 } SemOptions;
 
 /* NULL after errors, which are in cx's messages. */

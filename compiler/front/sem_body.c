@@ -13,7 +13,7 @@
 const char *sem_value_name(Sem *s, const char *name)
 {
     const Frame *f = s->frame;
-    const char  *under = f->inst ? f->inst->under : f->statement;
+    const char *under = f->inst ? f->inst->under : f->statement;
     return under && *under ? intern_printf(s->cx, "%s_%s", under, name) : name;
 }
 
@@ -64,7 +64,7 @@ void sem_bind(Sem *s, const AstList *names, Thing *t, const Ast *value)
 
 static void assign(Sem *s, const Ast *a)
 {
-    Frame      *f = s->frame;
+    Frame *f = s->frame;
     const char *before = f->statement;
     const char *target = a->items.at[0]->name;
     if (f->inst)
@@ -145,7 +145,10 @@ bool sem_at_model(Sem *s, const Ast *a, const char *what)
 static void run_statement(Sem *s, const Ast *a)
 {
     switch (a->kind) {
-    case AST_PARAM: case AST_SUBLAYER: case AST_INIT: case AST_STATE:
+    case AST_PARAM:
+    case AST_SUBLAYER:
+    case AST_INIT:
+    case AST_STATE:
         if (s->frame->inst)
             break;
         sem_error(s, a->span, "a function declares no %s: make it a layer",
@@ -162,39 +165,36 @@ static void run_statement(Sem *s, const Ast *a)
         break;
     case AST_ASSIGN: assign(s, a); break;
     case AST_RETURN: give_back(s, a); break;
-    case AST_YIELD:  yield_values(s, a); break;
-    case AST_IF:     choose(s, a); break;
+    case AST_YIELD: yield_values(s, a); break;
+    case AST_IF: choose(s, a); break;
     case AST_FOR:
         if (a->flag)
             sem_unroll(s, a);
         else
             sem_loop(s, a);
         break;
-    case AST_SCAN:   sem_scan(s, a); break;
+    case AST_SCAN: sem_scan(s, a); break;
     case AST_OUTPUT: sem_output_statement(s, a); break;
     case AST_METRIC: sem_metric_statement(s, a); break;
-    case AST_LOSS:   sem_loss_statement(s, a); break;
-    case AST_ENTRY:
-        sem_error(s, a->span, "this version has one entry per model");
-        break;
+    case AST_LOSS: sem_loss_statement(s, a); break;
+    case AST_ENTRY: sem_error(s, a->span, "this version has one entry per model"); break;
     case AST_UPDATE:
         sem_error(s, a->span, "this version has no states that change while training");
         break;
-    case AST_BLOCK:  sem_run(s, a); break;
+    case AST_BLOCK: sem_run(s, a); break;
     default: break;
     }
 }
 
 void sem_run(Sem *s, const Ast *block)
 {
-    if (block->kind != AST_BLOCK) {             /* else if */
+    if (block->kind != AST_BLOCK) { /* else if */
         run_statement(s, block);
         return;
     }
     for (int i = 0; i < block->items.len && !s->frame->result; i++)
         run_statement(s, block->items.at[i]);
-    if (s->frame->result && block->items.len
-        && block == s->frame->decl->ast->body) {
+    if (s->frame->result && block->items.len && block == s->frame->decl->ast->body) {
         const Ast *last = block->items.at[block->items.len - 1];
         if (last->kind == AST_ASSIGN || last->kind == AST_FOR)
             diag_warning(s->cx, sem_here(s, last->span), "unreachable",

@@ -24,10 +24,7 @@ const Ast *call_named(Sem *s, const Ast *call, const char *name)
     return arg ? arg->value : NULL;
 }
 
-static Thing *result(Sem *s, Expr *e)
-{
-    return e ? thing_value(s, e) : thing_poison(s);
-}
+static Thing *result(Sem *s, Expr *e) { return e ? thing_value(s, e) : thing_poison(s); }
 
 static bool flag_arg(Sem *s, const Ast *call, const char *name, bool *yes)
 {
@@ -53,9 +50,9 @@ static bool scalar_arg(Sem *s, const Ast *call, const char *name, double *v)
 
 static Thing *unary(Sem *s, const Ast *call, char kind)
 {
-    const Ast  *a = call_arg(call, 0);
+    const Ast *a = call_arg(call, 0);
     const char *name = call->left->kind == AST_INDEX ? call->left->left->name : call->left->name;
-    Thing      *t = sem_eval(s, a);
+    Thing *t = sem_eval(s, a);
     if (t->kind == THING_POISON)
         return t;
     Thing *known = const_math(s, name, t, call->span);
@@ -65,7 +62,7 @@ static Thing *unary(Sem *s, const Ast *call, char kind)
     return result(s, e ? sem_point(s, call, name, kind, e, NULL) : NULL);
 }
 
-static Thing *real_unary(Sem *s, const Ast *call)   { return unary(s, call, 'r'); }
+static Thing *real_unary(Sem *s, const Ast *call) { return unary(s, call, 'r'); }
 static Thing *number_unary(Sem *s, const Ast *call) { return unary(s, call, 'n'); }
 
 static Thing *apply_stop(Sem *s, const Ast *call)
@@ -113,15 +110,15 @@ static Thing *apply_where(Sem *s, const Ast *call)
 static Thing *cast_to(Sem *s, const Ast *call, DType t)
 {
     const Ast *a = call_arg(call, 0);
-    Thing     *th = sem_eval(s, a);
-    double     v;
+    Thing *th = sem_eval(s, a);
+    double v;
     if (th->kind == THING_DIM && t == DT_F32 && thing_number(th, &v))
         return thing_real(s, v, call->span);
     Expr *e = sem_to_value(s, th, t, a);
     return result(s, e ? expr_cast(s, e, t, call->span) : NULL);
 }
 
-static Thing *apply_int(Sem *s, const Ast *call)  { return cast_to(s, call, DT_I32); }
+static Thing *apply_int(Sem *s, const Ast *call) { return cast_to(s, call, DT_I32); }
 static Thing *apply_real(Sem *s, const Ast *call) { return cast_to(s, call, DT_F32); }
 static Thing *apply_bool(Sem *s, const Ast *call) { return cast_to(s, call, DT_BOOL); }
 
@@ -145,8 +142,8 @@ static bool reduce_axes(Sem *s, const Ast *call, const Expr *e, const char *what
 static Thing *reduce(Sem *s, const Ast *call, const char *op, const char *what)
 {
     Expr *e = sem_eval_value(s, call_arg(call, 0));
-    int   n, axes[RANK_MAX];
-    bool  keep;
+    int n, axes[RANK_MAX];
+    bool keep;
     if (!e || !flag_arg(s, call, "keep", &keep) || !reduce_axes(s, call, e, what, &n, axes))
         return thing_poison(s);
     if (e->type->dtype == DT_BOOL)
@@ -161,7 +158,7 @@ static Thing *reduce(Sem *s, const Ast *call, const char *op, const char *what)
     return thing_value(s, expr_reduce(s, op, e, n, axes, keep, call->span));
 }
 
-static Thing *apply_sum(Sem *s, const Ast *call)    { return reduce(s, call, "sum", "a sum"); }
+static Thing *apply_sum(Sem *s, const Ast *call) { return reduce(s, call, "sum", "a sum"); }
 static Thing *apply_argmax(Sem *s, const Ast *call) { return reduce(s, call, "argmax", "argmax"); }
 static Thing *apply_argmin(Sem *s, const Ast *call) { return reduce(s, call, "argmin", "argmin"); }
 
@@ -170,8 +167,8 @@ static Thing *extreme(Sem *s, const Ast *call, const char *reduce_op, const char
 {
     if (!call_arg(call, 1))
         return reduce(s, call, reduce_op, point_op);
-    Thing  *l = sem_eval(s, call_arg(call, 0)), *r = sem_eval(s, call_arg(call, 1));
-    double  x, y;
+    Thing *l = sem_eval(s, call_arg(call, 0)), *r = sem_eval(s, call_arg(call, 1));
+    double x, y;
     int64_t n;
     if (call_named(s, call, "over") || call_named(s, call, "keep")) {
         sem_error(s, call->span, "%s of two values is element by element, without over or keep",
@@ -197,7 +194,7 @@ static Thing *apply_min(Sem *s, const Ast *call) { return extreme(s, call, "amin
 static Thing *apply_cross_entropy(Sem *s, const Ast *call)
 {
     const Ast *xa = call_arg(call, 0), *ta = call_arg(call, 1);
-    Expr      *x = sem_eval_value(s, xa), *t = sem_eval_value(s, ta);
+    Expr *x = sem_eval_value(s, xa), *t = sem_eval_value(s, ta);
     if (!x || !t)
         return thing_poison(s);
     bool fits = x->type->rank == t->type->rank + 1 && t->type->dtype == DT_I32
@@ -245,16 +242,16 @@ static Diag *attention_error(Sem *s, const Ast *call, Expr *const *in)
 
 static Thing *apply_attention(Sem *s, const Ast *call)
 {
-    Expr  *in[3];
+    Expr *in[3];
     double scale = 0;
-    bool   causal, fits = true;
+    bool causal, fits = true;
     for (int i = 0; i < 3; i++)
         in[i] = sem_eval_value(s, call_arg(call, i));
     if (!in[0] || !in[1] || !in[2] || !flag_arg(s, call, "causal", &causal)
         || !scalar_arg(s, call, "scale", &scale))
         return thing_poison(s);
     const Type *q = in[0]->type, *k = in[1]->type, *v = in[2]->type;
-    int         n = q->rank;
+    int n = q->rank;
     for (int i = 0; i < 3; i++)
         fits = fits && in[i]->type->rank == n && n >= 2 && in[i]->type->dtype == DT_F32;
     for (int i = 0; fits && i < n - 2; i++)
@@ -285,63 +282,53 @@ static Thing *apply_grad(Sem *s, const Ast *call)
 /* ---- the table ----------------------------------------------------------------------------- */
 
 static const Builtin builtins[] = {
-    { "exp",           "exp(x)",                         1, 1, "",            real_unary },
-    { "log",           "log(x)",                         1, 1, "",            real_unary },
-    { "sqrt",          "sqrt(x)",                        1, 1, "",            real_unary },
-    { "rsqrt",         "rsqrt(x)",                       1, 1, "",            real_unary },
-    { "tanh",          "tanh(x)",                        1, 1, "",            real_unary },
-    { "erf",           "erf(x)",                         1, 1, "",            real_unary },
-    { "sigmoid",       "sigmoid(x)",                     1, 1, "",            real_unary },
-    { "sin",           "sin(x)",                         1, 1, "",            real_unary },
-    { "cos",           "cos(x)",                         1, 1, "",            real_unary },
-    { "floor",         "floor(x)",                       1, 1, "",            real_unary },
-    { "abs",           "abs(x)",                         1, 1, "",            number_unary },
-    { "sign",          "sign(x)",                        1, 1, "",            number_unary },
-    { "stop_gradient", "stop_gradient(x)",               1, 1, "",            apply_stop },
-    { "where",         "where(condition, a, b)",         3, 3, "",            apply_where },
-    { "int",           "int(x)",                         1, 1, "",            apply_int },
-    { "real",          "real(x)",                        1, 1, "",            apply_real },
-    { "bool",          "bool(x)",                        1, 1, "",            apply_bool },
-    { "sum",           "sum(x, over: axis, keep: false)", 1, 1, "over keep",  apply_sum },
-    { "mean",          "mean(x, over: axis, where: condition, keep: false)",
-                                                         1, 1, "over where keep", builtin_mean },
-    { "max",           "max(x, over: axis, keep: false) or max(a, b)",
-                                                         1, 2, "over keep",   apply_max },
-    { "min",           "min(x, over: axis, keep: false) or min(a, b)",
-                                                         1, 2, "over keep",   apply_min },
-    { "argmax",        "argmax(x, over: axis)",          1, 1, "over keep",   apply_argmax },
-    { "argmin",        "argmin(x, over: axis)",          1, 1, "over keep",   apply_argmin },
-    { "reshape",       "reshape(x, [sizes]) or reshape[sizes](x)", 1, 2, "", builtin_reshape },
-    { "transpose",     "transpose(x, axes in their new order)", 2, 9, "",     builtin_transpose },
-    { "swap",          "swap(x, axis, axis)",            3, 3, "",            builtin_swap },
-    { "broadcast",     "broadcast(x, [sizes]) or broadcast[sizes](x)",
-                                                         1, 2, "",            builtin_broadcast },
-    { "split",         "split(x, parts or [sizes], over: axis)", 2, 2, "over", builtin_split },
-    { "concat",        "concat(a, b, ..., over: axis)",  1, 99, "over",       builtin_concat },
-    { "stack",         "stack(a, b, ..., over: axis)",   1, 99, "over",       builtin_concat },
-    { "pad",           "pad(x, over: axis, before: 0, after: 0)", 1, 1, "over before after",
-                                                                              builtin_pad },
-    { "zeros",         "zeros([sizes]) or zeros[sizes]()", 0, 1, "",          builtin_fill },
-    { "ones",          "ones([sizes]) or ones[sizes]()", 0, 1, "",            builtin_fill },
-    { "size",          "size(x, axis)",                  2, 2, "",            builtin_size },
-    { "iota",          "iota(n)",                        1, 1, "",            builtin_iota },
-    { "uniform",       "uniform([sizes]) or uniform(like: x)", 0, 2, "like",  builtin_draw },
-    { "normal",        "normal([sizes]) or normal(like: x)", 0, 2, "like",    builtin_draw },
-    { "cross_entropy", "cross_entropy(logits, labels)",  2, 2, "",            apply_cross_entropy },
-    { "attention",     "attention(q, k, v, causal: false, scale: 1/sqrt(D))", 3, 3, "causal scale",
-                                                                              apply_attention },
-    { "grad",          "grad(y, x)",                     2, 2, "",            apply_grad },
+    { "exp", "exp(x)", 1, 1, "", real_unary },
+    { "log", "log(x)", 1, 1, "", real_unary },
+    { "sqrt", "sqrt(x)", 1, 1, "", real_unary },
+    { "rsqrt", "rsqrt(x)", 1, 1, "", real_unary },
+    { "tanh", "tanh(x)", 1, 1, "", real_unary },
+    { "erf", "erf(x)", 1, 1, "", real_unary },
+    { "sigmoid", "sigmoid(x)", 1, 1, "", real_unary },
+    { "sin", "sin(x)", 1, 1, "", real_unary },
+    { "cos", "cos(x)", 1, 1, "", real_unary },
+    { "floor", "floor(x)", 1, 1, "", real_unary },
+    { "abs", "abs(x)", 1, 1, "", number_unary },
+    { "sign", "sign(x)", 1, 1, "", number_unary },
+    { "stop_gradient", "stop_gradient(x)", 1, 1, "", apply_stop },
+    { "where", "where(condition, a, b)", 3, 3, "", apply_where },
+    { "int", "int(x)", 1, 1, "", apply_int },
+    { "real", "real(x)", 1, 1, "", apply_real },
+    { "bool", "bool(x)", 1, 1, "", apply_bool },
+    { "sum", "sum(x, over: axis, keep: false)", 1, 1, "over keep", apply_sum },
+    { "mean", "mean(x, over: axis, where: condition, keep: false)", 1, 1, "over where keep",
+      builtin_mean },
+    { "max", "max(x, over: axis, keep: false) or max(a, b)", 1, 2, "over keep", apply_max },
+    { "min", "min(x, over: axis, keep: false) or min(a, b)", 1, 2, "over keep", apply_min },
+    { "argmax", "argmax(x, over: axis)", 1, 1, "over keep", apply_argmax },
+    { "argmin", "argmin(x, over: axis)", 1, 1, "over keep", apply_argmin },
+    { "reshape", "reshape(x, [sizes]) or reshape[sizes](x)", 1, 2, "", builtin_reshape },
+    { "transpose", "transpose(x, axes in their new order)", 2, 9, "", builtin_transpose },
+    { "swap", "swap(x, axis, axis)", 3, 3, "", builtin_swap },
+    { "broadcast", "broadcast(x, [sizes]) or broadcast[sizes](x)", 1, 2, "", builtin_broadcast },
+    { "split", "split(x, parts or [sizes], over: axis)", 2, 2, "over", builtin_split },
+    { "concat", "concat(a, b, ..., over: axis)", 1, 99, "over", builtin_concat },
+    { "stack", "stack(a, b, ..., over: axis)", 1, 99, "over", builtin_concat },
+    { "pad", "pad(x, over: axis, before: 0, after: 0)", 1, 1, "over before after", builtin_pad },
+    { "zeros", "zeros([sizes]) or zeros[sizes]()", 0, 1, "", builtin_fill },
+    { "ones", "ones([sizes]) or ones[sizes]()", 0, 1, "", builtin_fill },
+    { "size", "size(x, axis)", 2, 2, "", builtin_size },
+    { "iota", "iota(n)", 1, 1, "", builtin_iota },
+    { "uniform", "uniform([sizes]) or uniform(like: x)", 0, 2, "like", builtin_draw },
+    { "normal", "normal([sizes]) or normal(like: x)", 0, 2, "like", builtin_draw },
+    { "cross_entropy", "cross_entropy(logits, labels)", 2, 2, "", apply_cross_entropy },
+    { "attention", "attention(q, k, v, causal: false, scale: 1/sqrt(D))", 3, 3, "causal scale",
+      apply_attention },
+    { "grad", "grad(y, x)", 2, 2, "", apply_grad },
 };
 
-int builtin_count(void)
-{
-    return (int)(sizeof builtins / sizeof builtins[0]);
-}
+int builtin_count(void) { return (int)(sizeof builtins / sizeof builtins[0]); }
 
-const Builtin *builtin_at(int i)
-{
-    return &builtins[i];
-}
+const Builtin *builtin_at(int i) { return &builtins[i]; }
 
 const Builtin *builtin_find(const char *name)
 {

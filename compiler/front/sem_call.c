@@ -19,10 +19,7 @@ void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call)
     s->frame = f;
 }
 
-void frame_pop(Sem *s)
-{
-    s->frame = s->frame->up;
-}
+void frame_pop(Sem *s) { s->frame = s->frame->up; }
 
 /* ---- layers by name ------------------------------------------------------------------------ */
 
@@ -40,7 +37,7 @@ static bool inside_stack(Sem *s, const Ast *a, const Thing *stack, const Select 
                          const Dim *end)
 {
     const Dim *count = stack->inst->count;
-    int64_t    lo, hi, n;
+    int64_t lo, hi, n;
     if (!dim_value(sel->at, &lo) || !dim_value(end, &hi) || !dim_value(count, &n))
         return sem_require_le(s, a->span, dim_const(s->dims, 0), sel->at, "the index of a stack")
                && sem_require_le(s, a->span, end, count, "the index of a stack");
@@ -49,10 +46,11 @@ static bool inside_stack(Sem *s, const Ast *a, const Thing *stack, const Select 
     const char *name = ast_expr_text(s->cx, a->left), *plural = n == 1 ? "" : "s";
     const char *index = ast_expr_text(s->cx, a->args.at[0]->value);
     Diag *d = sel->loop
-        ? sem_error(s, a->span, "%s has %lld layer%s (0..%lld), %s reaches %lld", name,
-                    (long long)n, plural, (long long)n, index, (long long)(lo < 0 ? lo : hi - 1))
-        : sem_error(s, a->span, "%s has %lld layer%s (0..%lld): there is no %s", name,
-                    (long long)n, plural, (long long)n, ast_expr_text(s->cx, a));
+                  ? sem_error(s, a->span, "%s has %lld layer%s (0..%lld), %s reaches %lld", name,
+                              (long long)n, plural, (long long)n, index,
+                              (long long)(lo < 0 ? lo : hi - 1))
+                  : sem_error(s, a->span, "%s has %lld layer%s (0..%lld): there is no %s", name,
+                              (long long)n, plural, (long long)n, ast_expr_text(s->cx, a));
     sem_note(s, d, stack->inst->span, "%s is declared here", name);
     return false;
 }
@@ -61,7 +59,7 @@ static bool inside_stack(Sem *s, const Ast *a, const Thing *stack, const Select 
 static Thing *element_of(Sem *s, const Ast *a, const Thing *stack)
 {
     const Dim *count = stack->inst->count, *one = dim_const(s->dims, 1);
-    Thing     *i = a->args.len == 1 ? sem_eval(s, a->args.at[0]->value) : NULL;
+    Thing *i = a->args.len == 1 ? sem_eval(s, a->args.at[0]->value) : NULL;
     if (i && i->kind == THING_POISON)
         return i;
     if (!i || (i->kind != THING_ITER && i->kind != THING_DIM)) {
@@ -89,7 +87,7 @@ static Thing *element_of(Sem *s, const Ast *a, const Thing *stack)
 
 Thing *sem_lookup_layer(Sem *s, const Ast *a)
 {
-    Thing  *base;
+    Thing *base;
     int64_t k;
     if (!s->frame)
         return NULL;
@@ -136,9 +134,9 @@ static void wrong_count(Sem *s, const Decl *d, Span at, const AstList *formals, 
     Text list = text_new(s->arena);
     for (int i = 0; i < formals->len; i++)
         text_add(&list, "%s%s", i ? ", " : "", formals->at[i]->name);
-    bool  square = formals == &d->ast->params;
-    Diag *diag = sem_error(s, at, "%s: %s%c%s%c wanted", what, d->name, square ? '[' : '(',
-                           list.at, square ? ']' : ')');
+    bool square = formals == &d->ast->params;
+    Diag *diag = sem_error(s, at, "%s: %s%c%s%c wanted", what, d->name, square ? '[' : '(', list.at,
+                           square ? ']' : ')');
     if (!d->prelude)
         sem_note(s, diag, d->ast->at, "%s is declared here", d->name);
 }
@@ -157,9 +155,9 @@ static bool match_args(Sem *s, const Decl *d, Span at, const AstList *formals, c
     int next = 0;
     for (int i = 0; i < args->len; i++) {
         const Ast *arg = args->at[i];
-        int        k = next;
+        int k = next;
         if (arg->name)
-            for (k = 0; k < formals->len && !is_called(formals->at[k], arg); k++) { }
+            for (k = 0; k < formals->len && !is_called(formals->at[k], arg); k++) {}
         if (k >= formals->len && arg->name) {
             Diag *diag = sem_error(s, arg->at, "%s has no argument %s", d->name, arg->name);
             const char **names = NEW_ARRAY(s->arena, const char *, formals->len + 1);
@@ -201,18 +199,18 @@ static Thing *default_value(Sem *s, Decl *d, const Ast *value, Scope *scope, Spa
 bool sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *into)
 {
     const AstList *formals = &d->ast->params;
-    const Ast    **given = NEW_ARRAY(s->arena, const Ast *, formals->len + 1);
+    const Ast **given = NEW_ARRAY(s->arena, const Ast *, formals->len + 1);
     if (!match_args(s, d, at, formals, args, given))
         return false;
     Thing **value = NEW_ARRAY(s->arena, Thing *, formals->len + 1);
-    bool    fine = true;
+    bool fine = true;
     for (int i = 0; i < formals->len; i++) {
         value[i] = given[i] ? sem_eval(s, given[i]) : NULL;
         fine = fine && !(value[i] && value[i]->kind == THING_POISON);
     }
     for (int i = 0; fine && i < formals->len; i++) {
         const Ast *f = formals->at[i];
-        Thing     *t = value[i] ? value[i] : default_value(s, d, f->value, into, at);
+        Thing *t = value[i] ? value[i] : default_value(s, d, f->value, into, at);
         fine = fine && t->kind != THING_POISON;
         if (t->kind == THING_VALUE) {
             sem_error(s, given[i] ? given[i]->span : f->span,
@@ -240,8 +238,10 @@ static Thing *convert_arg(Sem *s, const Decl *d, const Ast *formal, Thing *t, co
     if (!sem_type_dtype(s, formal->type, &dtype))
         return NULL;
     bool number = t->kind == THING_DIM || t->kind == THING_REAL;
-    if (!formal->type->flag && (dtype == DT_F32 ? number : dtype == DT_I32 ? t->kind == THING_DIM
-                                : t->kind == THING_BOOL))
+    if (!formal->type->flag
+        && (dtype == DT_F32   ? number
+            : dtype == DT_I32 ? t->kind == THING_DIM
+                              : t->kind == THING_BOOL))
         return t;
     if (t->kind == THING_TUPLE || t->kind == THING_TEXT || t->kind == THING_DTYPE) {
         sem_error(s, arg->span, "%s of %s must be a value, not %s", formal->name, d->name,
@@ -254,13 +254,13 @@ static Thing *convert_arg(Sem *s, const Decl *d, const Ast *formal, Thing *t, co
 
 static bool bind_args(Sem *s, Frame *caller, const Ast *call)
 {
-    Frame         *f = s->frame;
-    Decl          *d = f->decl;
+    Frame *f = s->frame;
+    Decl *d = f->decl;
     const AstList *formals = &d->ast->args;
-    const Ast    **given = NEW_ARRAY(s->arena, const Ast *, formals->len + 1);
-    Thing        **value = NEW_ARRAY(s->arena, Thing *, formals->len + 1);
-    bool           fine = true;
-    s->frame = caller;                          /* arguments belong to the caller */
+    const Ast **given = NEW_ARRAY(s->arena, const Ast *, formals->len + 1);
+    Thing **value = NEW_ARRAY(s->arena, Thing *, formals->len + 1);
+    bool fine = true;
+    s->frame = caller; /* arguments belong to the caller */
     if (!match_args(s, d, call->span, formals, &call->args, given)) {
         s->frame = f;
         return false;
@@ -298,8 +298,8 @@ static bool bind_args(Sem *s, Frame *caller, const Ast *call)
 static Thing *check_results(Sem *s, const Ast *call)
 {
     Frame *f = s->frame;
-    Decl  *d = f->decl;
-    int    n = d->ast->results.len;
+    Decl *d = f->decl;
+    int n = d->ast->results.len;
     Thing *t = f->result;
     if (!t) {
         if (f->failed)
@@ -342,7 +342,7 @@ Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *s
 {
     if (!inst && d->calls)
         return too_deep(s, d, call);
-    Frame  f, *caller = s->frame;
+    Frame f, *caller = s->frame;
     Thing *t = thing_poison(s);
     frame_push(s, &f, d, scope_new(s, scope), call->span);
     f.inst = inst;
@@ -411,9 +411,9 @@ static Thing *call_builtin(Sem *s, const Ast *a, const Builtin *b)
 
 Thing *sem_call(Sem *s, const Ast *a)
 {
-    const Ast     *callee = a->left;
+    const Ast *callee = a->left;
     const AstList *brackets = NULL;
-    Thing         *t = sem_lookup_layer(s, callee);
+    Thing *t = sem_lookup_layer(s, callee);
     if (t && t->kind == THING_INSTANCE)
         return sem_apply(s, t->inst->decl, t->inst, t->select, t->inst->scope, a);
     if (t && t->kind == THING_STACK) {

@@ -46,7 +46,9 @@ static void claim_divides(Sem *s, const Claim *claim, Span at)
     int64_t a, b;
     if (dim_value(claim->whole, &a) && dim_value(claim->part, &b))
         return;
-    CheckedConstraint c = { .left = claim->whole, .rel = SEM_DIVIDES, .right = claim->part,
+    CheckedConstraint c = { .left = claim->whole,
+                            .rel = SEM_DIVIDES,
+                            .right = claim->part,
                             .span = sem_here(s, at) };
     c.text = intern_printf(s->cx, "%s %% %s == 0", dim_text(s->cx, c.left),
                            dim_text(s->cx, c.right));
@@ -56,8 +58,7 @@ static void claim_divides(Sem *s, const Claim *claim, Span at)
 const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what)
 {
     switch (t->kind) {
-    case THING_POISON:
-        return NULL;
+    case THING_POISON: return NULL;
     case THING_DIM:
         for (const Claim *c = t->claims; c; c = c->next)
             claim_divides(s, c, a->span);
@@ -140,7 +141,7 @@ static Thing *division_by_zero(Sem *s, const Ast *a)
 static Thing *dim_divide(Sem *s, const Ast *a, const Thing *l, const Thing *r)
 {
     int64_t x, y;
-    bool    known = dim_value(l->dim, &x) && dim_value(r->dim, &y);
+    bool known = dim_value(l->dim, &x) && dim_value(r->dim, &y);
     if (dim_value(r->dim, &y) && y == 0)
         return division_by_zero(s, a);
     if (known && x % y != 0)
@@ -157,8 +158,8 @@ static Thing *dim_divide(Sem *s, const Ast *a, const Thing *l, const Thing *r)
 static const Dim *dim_power(Sem *s, const Dim *base, int64_t n)
 {
     const Dim *d = dim_const(s->dims, 1);
-    int64_t    v;
-    if (dim_value(base, &v) && v >= -1 && v <= 1)       /* no power of these grows */
+    int64_t v;
+    if (dim_value(base, &v) && v >= -1 && v <= 1) /* no power of these grows */
         n = n > 2 ? 2 - n % 2 : n;
     for (int64_t i = 0; i < n && !dim_overflows(d); i++)
         d = dim_mul(s->dims, d, base);
@@ -168,7 +169,7 @@ static const Dim *dim_power(Sem *s, const Dim *base, int64_t n)
 static Thing *dim_compare(Sem *s, const Ast *a, const Dim *l, const Dim *r)
 {
     int64_t x = 0, y = 0;
-    bool    known = dim_value(l, &x) && dim_value(r, &y);
+    bool known = dim_value(l, &x) && dim_value(r, &y);
     if (!known) {
         if (dim_same(l, r))
             return thing_bool(s, a->op == AST_EQ || a->op == AST_LE || a->op == AST_GE, a->span);
@@ -178,15 +179,19 @@ static Thing *dim_compare(Sem *s, const Ast *a, const Dim *l, const Dim *r)
             return thing_bool(s, true, a->span);
         return NULL;
     }
-    bool yes = a->op == AST_EQ ? x == y : a->op == AST_NE ? x != y : a->op == AST_LT ? x < y
-             : a->op == AST_LE ? x <= y : a->op == AST_GT ? x > y : x >= y;
+    bool yes = a->op == AST_EQ   ? x == y
+               : a->op == AST_NE ? x != y
+               : a->op == AST_LT ? x < y
+               : a->op == AST_LE ? x <= y
+               : a->op == AST_GT ? x > y
+                                 : x >= y;
     return thing_bool(s, yes, a->span);
 }
 
 static Thing *dim_binary(Sem *s, const Ast *a, const Thing *l, const Thing *r)
 {
     int64_t n;
-    Thing  *t = NULL;
+    Thing *t = NULL;
     switch (a->op) {
     case AST_ADD: t = dim_result(s, a, dim_add(s->dims, l->dim, r->dim)); break;
     case AST_SUB: t = dim_result(s, a, dim_sub(s->dims, l->dim, r->dim)); break;
@@ -203,10 +208,13 @@ static Thing *dim_binary(Sem *s, const Ast *a, const Thing *l, const Thing *r)
             return NULL;
         t = dim_result(s, a, dim_power(s, l->dim, n));
         break;
-    case AST_EQ: case AST_NE: case AST_LT: case AST_LE: case AST_GT: case AST_GE:
-        return dim_compare(s, a, l->dim, r->dim);
-    default:
-        return NULL;
+    case AST_EQ:
+    case AST_NE:
+    case AST_LT:
+    case AST_LE:
+    case AST_GT:
+    case AST_GE: return dim_compare(s, a, l->dim, r->dim);
+    default: return NULL;
     }
     if (t && t->kind == THING_DIM) {
         t->claims = claims_join(s, l->claims, claims_join(s, r->claims, t->claims));
@@ -225,16 +233,15 @@ static Thing *real_binary(Sem *s, const Ast *a, double x, double y)
     case AST_FLOOR_DIV:
         return y == 0 ? division_by_zero(s, a) : thing_real(s, floor(x / y), a->span);
     case AST_MOD:
-        return y == 0 ? division_by_zero(s, a)
-                      : thing_real(s, x - y * floor(x / y), a->span);
+        return y == 0 ? division_by_zero(s, a) : thing_real(s, x - y * floor(x / y), a->span);
     case AST_POW: return thing_real(s, pow(x, y), a->span);
-    case AST_EQ:  return thing_bool(s, x == y, a->span);
-    case AST_NE:  return thing_bool(s, x != y, a->span);
-    case AST_LT:  return thing_bool(s, x < y, a->span);
-    case AST_LE:  return thing_bool(s, x <= y, a->span);
-    case AST_GT:  return thing_bool(s, x > y, a->span);
-    case AST_GE:  return thing_bool(s, x >= y, a->span);
-    default:      return NULL;
+    case AST_EQ: return thing_bool(s, x == y, a->span);
+    case AST_NE: return thing_bool(s, x != y, a->span);
+    case AST_LT: return thing_bool(s, x < y, a->span);
+    case AST_LE: return thing_bool(s, x <= y, a->span);
+    case AST_GT: return thing_bool(s, x > y, a->span);
+    case AST_GE: return thing_bool(s, x >= y, a->span);
+    default: return NULL;
     }
 }
 
@@ -247,17 +254,18 @@ Thing *const_binary(Sem *s, const Ast *a, Thing *l, Thing *r)
     if (l->kind == THING_BOOL && r->kind == THING_BOOL) {
         switch (a->op) {
         case AST_AND: return thing_bool(s, l->yes && r->yes, a->span);
-        case AST_OR:  return thing_bool(s, l->yes || r->yes, a->span);
-        case AST_EQ:  return thing_bool(s, l->yes == r->yes, a->span);
-        case AST_NE:  return thing_bool(s, l->yes != r->yes, a->span);
-        default:      return NULL;
+        case AST_OR: return thing_bool(s, l->yes || r->yes, a->span);
+        case AST_EQ: return thing_bool(s, l->yes == r->yes, a->span);
+        case AST_NE: return thing_bool(s, l->yes != r->yes, a->span);
+        default: return NULL;
         }
     }
     if (l->kind == THING_DIM && r->kind == THING_DIM) {
         Thing *t = dim_binary(s, a, l, r);
         if (t && t->kind == THING_DIM && (l->claims || r->claims))
             t->value = sem_binary(s, a, thing_value(s, sem_to_value(s, l, DT_COUNT, a->left)),
-                                  thing_value(s, sem_to_value(s, r, DT_COUNT, a->right)))->value;
+                                  thing_value(s, sem_to_value(s, r, DT_COUNT, a->right)))
+                           ->value;
         if (t || !thing_number(l, &x) || !thing_number(r, &y))
             return t;
     }
@@ -287,18 +295,21 @@ Thing *const_unary(Sem *s, const Ast *a, Thing *t)
     return t->kind == THING_REAL ? thing_real(s, -t->real, a->span) : NULL;
 }
 
-static double rsqrt_of(double x)   { return 1 / sqrt(x); }
+static double rsqrt_of(double x) { return 1 / sqrt(x); }
 static double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
-static double sign_of(double x)    { return (x > 0) - (x < 0); }
+static double sign_of(double x) { return (x > 0) - (x < 0); }
 
 Thing *const_math(Sem *s, const char *name, const Thing *t, Span at)
 {
-    static const struct { const char *name; double (*f)(double); } table[] = {
-        { "exp", exp }, { "log", log }, { "sqrt", sqrt }, { "rsqrt", rsqrt_of }, { "tanh", tanh },
-        { "erf", erf }, { "sigmoid", sigmoid_of }, { "sin", sin }, { "cos", cos }, { "abs", fabs },
-        { "sign", sign_of }, { "floor", floor },
+    static const struct {
+        const char *name;
+        double (*f)(double);
+    } table[] = {
+        { "exp", exp },   { "log", log },  { "sqrt", sqrt },          { "rsqrt", rsqrt_of },
+        { "tanh", tanh }, { "erf", erf },  { "sigmoid", sigmoid_of }, { "sin", sin },
+        { "cos", cos },   { "abs", fabs }, { "sign", sign_of },       { "floor", floor },
     };
-    double  x;
+    double x;
     int64_t whole;
     if (!thing_number(t, &x))
         return NULL;
@@ -342,8 +353,9 @@ static Thing *parse_define(Sem *s, const Ast *a, const Thing *given, const char 
         return NULL;
     }
     Diag *d = sem_error(s, (Span){ 0 }, "-D %s=%s: %s wanted", a->name, text,
-                        given->kind == THING_BOOL ? "true or false"
-                        : given->kind == THING_DIM ? "a whole number" : "a number");
+                        given->kind == THING_BOOL  ? "true or false"
+                        : given->kind == THING_DIM ? "a whole number"
+                                                   : "a number");
     sem_note(s, d, a->span, "%s is declared here", a->name);
     return NULL;
 }
@@ -362,7 +374,7 @@ void sem_declare_const(Sem *s, Scope *sc, const Ast *a, bool top)
 {
     if (!name_is_free(s, sc, a))
         return;
-    Thing        *t = sem_eval(s, a->value);
+    Thing *t = sem_eval(s, a->value);
     const Define *def = top && s->defines ? map_get(s->defines, a->name) : NULL;
     if (def && t->kind != THING_POISON) {
         Thing *given = parse_define(s, a, t, def->value);
@@ -420,15 +432,18 @@ void sem_add_condition(Sem *s, const Ast *c)
         sem_add_condition(s, c->right);
         return;
     }
-    static const int rel[AST_OP_COUNT] = { [AST_EQ] = SEM_EQ + 1, [AST_LT] = SEM_LT + 1,
-                                           [AST_LE] = SEM_LE + 1, [AST_GT] = SEM_GT + 1,
+    static const int rel[AST_OP_COUNT] = { [AST_EQ] = SEM_EQ + 1,
+                                           [AST_LT] = SEM_LT + 1,
+                                           [AST_LE] = SEM_LE + 1,
+                                           [AST_GT] = SEM_GT + 1,
                                            [AST_GE] = SEM_GE + 1 };
     if (c->kind != AST_BINARY || !rel[c->op]) {
         Diag *d = sem_error(s, c->span, "a limit of a size must be a comparison");
         sem_hint(d, "for example T <= 256 or W %% 16 == 0");
         return;
     }
-    CheckedConstraint k = { .rel = rel[c->op] - 1, .text = ast_expr_text(s->cx, c),
+    CheckedConstraint k = { .rel = rel[c->op] - 1,
+                            .text = ast_expr_text(s->cx, c),
                             .span = c->span };
     int64_t zero;
     const Ast *l = c->left;
@@ -481,10 +496,7 @@ static bool known_le(Sem *s, const Dim *a, const Dim *b, int depth)
     return false;
 }
 
-bool sem_known_le(Sem *s, const Dim *a, const Dim *b)
-{
-    return known_le(s, a, b, 3);
-}
+bool sem_known_le(Sem *s, const Dim *a, const Dim *b) { return known_le(s, a, b, 3); }
 
 /* Reports when a <= b is not known; what says which number of the model this is about. */
 bool sem_require_le(Sem *s, Span at, const Dim *a, const Dim *b, const char *what)
@@ -492,11 +504,11 @@ bool sem_require_le(Sem *s, Span at, const Dim *a, const Dim *b, const char *wha
     if (sem_known_le(s, a, b))
         return true;
     int64_t x, y;
-    bool    known = dim_value(a, &x) && dim_value(b, &y), sign = dim_value(a, &x) && x == 0;
+    bool known = dim_value(a, &x) && dim_value(b, &y), sign = dim_value(a, &x) && x == 0;
     const char *left = sem_dim_text(s, a), *right = sem_dim_text(s, b);
     Diag *d = known && sign ? sem_error(s, at, "%s is below 0: %s", what, right)
-            : known ? sem_error(s, at, "%s is out of range: %s is above %s", what, left, right)
-                    : sem_error(s, at, "%s: nothing says that %s <= %s", what, left, right);
+              : known ? sem_error(s, at, "%s is out of range: %s is above %s", what, left, right)
+                      : sem_error(s, at, "%s: nothing says that %s <= %s", what, left, right);
     sem_note_dim(s, d, a);
     sem_note_dim(s, d, b);
     if (!known && !dim_value(a, &x) && dim_value(b, &y))

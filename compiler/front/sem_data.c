@@ -30,7 +30,7 @@ static const CheckedInput *input_of(Sem *s, const Ast *m, int *index)
     }
     for (int i = 0; i < s->model->ast->args.len; i++)
         if (s->model->ast->args.at[i]->name == m->name)
-            return NULL;                        /* its declaration is wrong: said there */
+            return NULL; /* its declaration is wrong: said there */
     Diag *d = sem_error(s, m->at, "the model has no input %s", m->name);
     sem_did_you_mean(d, m->name, names.at, names.len);
     return NULL;
@@ -58,8 +58,9 @@ static void map_window(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap 
     map->hi = r->to;
     const Dim *n = dim_sub(s->dims, r->to, r->dim);
     if (in->type->dtype != DT_I32 || in->type->rank != 2 || !dim_same(in->type->dim[1], n)) {
-        bad_fit(s, m, in, arena_printf(s->arena, "int[%s,%s]", dim_text(s->cx, in->type->dim[0]),
-                                       dim_text(s->cx, n)));
+        bad_fit(s, m, in,
+                arena_printf(s->arena, "int[%s,%s]", dim_text(s->cx, in->type->dim[0]),
+                             dim_text(s->cx, n)));
         return;
     }
     if (!in->hi) {
@@ -72,9 +73,9 @@ static void map_window(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap 
 
 static void map_column(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap *map)
 {
-    const Ast   *a = m->value->args.len == 1 ? m->value->args.at[0]->value : NULL;
+    const Ast *a = m->value->args.len == 1 ? m->value->args.at[0]->value : NULL;
     const Thing *t = a ? sem_eval(s, a) : NULL;
-    int64_t      n;
+    int64_t n;
     if (t && t->kind == THING_POISON)
         return;
     if (t && t->kind == THING_TEXT) {
@@ -103,7 +104,7 @@ static void map_column(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap 
 static void map_columns(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap *map)
 {
     const Thing *r = m->value->args.len == 1 ? sem_eval(s, m->value->args.at[0]->value) : NULL;
-    int64_t      lo, hi;
+    int64_t lo, hi;
     if (r && r->kind == THING_POISON)
         return;
     if (!r || r->kind != THING_RANGE || !dim_value(r->dim, &lo) || !dim_value(r->to, &hi)
@@ -118,8 +119,9 @@ static void map_columns(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap
     for (int i = 1; i < in->type->rank; i++)
         n = dim_mul(s->dims, n, in->type->dim[i]);
     if (in->type->rank < 2 || !dim_same(n, dim_sub(s->dims, r->to, r->dim))) {
-        bad_fit(s, m, in, arena_printf(s->arena, "[%s,%lld]", dim_text(s->cx, in->type->dim[0]),
-                                       (long long)(hi - lo)));
+        bad_fit(s, m, in,
+                arena_printf(s->arena, "[%s,%lld]", dim_text(s->cx, in->type->dim[0]),
+                             (long long)(hi - lo)));
         return;
     }
     vec_push(s->arena, &s->out->train.maps, *map);
@@ -128,8 +130,8 @@ static void map_columns(Sem *s, const Ast *m, const CheckedInput *in, CheckedMap
 static void read_map(Sem *s, const Ast *m)
 {
     const char *reader = s->out->train.reader;
-    bool        csv = strcmp(reader, "csv") == 0;
-    int         index;
+    bool csv = strcmp(reader, "csv") == 0;
+    int index;
     const CheckedInput *in = input_of(s, m, &index);
     if (!in)
         return;
@@ -138,9 +140,10 @@ static void read_map(Sem *s, const Ast *m)
             sem_error(s, m->at, "input %s is mapped twice", m->name);
             return;
         }
-    CheckedMap  map = { .input = index, .span = m->span };
+    CheckedMap map = { .input = index, .span = m->span };
     const char *kind = m->value->kind == AST_CALL && m->value->left->kind == AST_NAME
-                       ? m->value->left->name : "";
+                           ? m->value->left->name
+                           : "";
     if (!csv && strcmp(kind, "window") == 0)
         map_window(s, m, in, &map);
     else if (csv && strcmp(kind, "col") == 0)
@@ -158,8 +161,10 @@ static bool read_arguments(Sem *s, const Ast *a, const char *reader)
 {
     CheckedTrain *t = &s->out->train;
     bool text = strcmp(reader, "text") == 0, csv = strcmp(reader, "csv") == 0;
-    TrainCall c = { .names = text ? "path split val vocab" : csv ? "path split val header"
-                                                                 : "path split val", .places = 1 };
+    TrainCall c = { .names = text  ? "path split val vocab"
+                             : csv ? "path split val header"
+                                   : "path split val",
+                    .places = 1 };
     if (!train_call(s, a, &c))
         return false;
     if (!c.value[0]) {
@@ -192,7 +197,7 @@ static void check_complete(Sem *s, const Ast *setting)
     const CheckedTrain *t = &s->out->train;
     for (int i = 0; i < s->out->inputs.len; i++) {
         const CheckedInput *in = &s->out->inputs.at[i];
-        bool                mapped = false;
+        bool mapped = false;
         for (int k = 0; k < t->maps.len; k++)
             mapped = mapped || t->maps.at[k].input == i;
         if (mapped)
@@ -207,16 +212,17 @@ static void check_complete(Sem *s, const Ast *setting)
 
 void sem_train_data(Sem *s, const Ast *setting)
 {
-    const Ast    *a = setting->value;
+    const Ast *a = setting->value;
     CheckedTrain *t = &s->out->train;
-    const char   *reader = a->kind == AST_CALL && a->left->kind == AST_NAME ? a->left->name : "";
+    const char *reader = a->kind == AST_CALL && a->left->kind == AST_NAME ? a->left->name : "";
     t->data_span = setting->span;
     static const char *const readers[] = { "text", "csv", "tokens" };
     bool known = false;
     for (int i = 0; i < 3; i++)
         known = known || strcmp(reader, readers[i]) == 0;
     if (!known) {
-        Diag *d = sem_error(s, a->span, "unknown data: text(\"file\"), csv(\"file\") or "
+        Diag *d = sem_error(s, a->span,
+                            "unknown data: text(\"file\"), csv(\"file\") or "
                             "tokens(\"file\") wanted");
         sem_did_you_mean(d, reader, readers, 3);
         return;
@@ -226,7 +232,7 @@ void sem_train_data(Sem *s, const Ast *setting)
         return;
     t->reader = reader;
     if (!s->main)
-        return;                                 /* the inputs are not known for sure */
+        return; /* the inputs are not known for sure */
     for (int i = 0; i < setting->items.len; i++) {
         const Ast *m = setting->items.at[i];
         if (m->kind == AST_SETTING && m->value->kind != AST_BAD)

@@ -34,13 +34,12 @@ Expr *sem_to_value(Sem *s, Thing *t, DType like, const Ast *a)
     Diag *d;
     switch (t->kind) {
     case THING_POISON: return NULL;
-    case THING_VALUE:  return t->value;
-    case THING_DIM:    return dim_value_of(s, t, like, a);
-    case THING_REAL:   return expr_const(s, DT_F32, t->real, a->span);
-    case THING_BOOL:   return expr_const(s, DT_BOOL, t->yes, a->span);
-    case THING_ITER:   return expr_iter(s, t, a->span);
-    case THING_PARAM:
-        return expr_param(s, t->index, s->frame->select, a->span);
+    case THING_VALUE: return t->value;
+    case THING_DIM: return dim_value_of(s, t, like, a);
+    case THING_REAL: return expr_const(s, DT_F32, t->real, a->span);
+    case THING_BOOL: return expr_const(s, DT_BOOL, t->yes, a->span);
+    case THING_ITER: return expr_iter(s, t, a->span);
+    case THING_PARAM: return expr_param(s, t->index, s->frame->select, a->span);
     case THING_RANGE:
         if (!sem_no_mixing(s, a->span, t->to, "the numbers of samples"))
             return NULL;
@@ -59,16 +58,11 @@ Expr *sem_to_value(Sem *s, Thing *t, DType like, const Ast *a)
         d = sem_error(s, a->span, "%s is %s, not a value", ast_expr_text(s->cx, a),
                       thing_text(s, t));
         return NULL;
-    default:
-        sem_error(s, a->span, "a value wanted, not %s", thing_text(s, t));
-        return NULL;
+    default: sem_error(s, a->span, "a value wanted, not %s", thing_text(s, t)); return NULL;
     }
 }
 
-Expr *sem_eval_value(Sem *s, const Ast *a)
-{
-    return sem_to_value(s, sem_eval(s, a), DT_COUNT, a);
-}
+Expr *sem_eval_value(Sem *s, const Ast *a) { return sem_to_value(s, sem_eval(s, a), DT_COUNT, a); }
 
 /* ---- pointwise operations ------------------------------------------------------------------ */
 
@@ -93,10 +87,7 @@ bool sem_check_means(Sem *s, const Ast *a, unsigned deps)
     return false;
 }
 
-static const char *word_of(DType t)
-{
-    return t == DT_BOOL ? "bool" : t == DT_I32 ? "int" : "real";
-}
+static const char *word_of(DType t) { return t == DT_BOOL ? "bool" : t == DT_I32 ? "int" : "real"; }
 
 Expr *sem_point(Sem *s, const Ast *a, const char *op, char kind, Expr *l, Expr *r)
 {
@@ -129,7 +120,7 @@ Expr *sem_point(Sem *s, const Ast *a, const char *op, char kind, Expr *l, Expr *
 static Expr *power(Sem *s, const Ast *a, Expr *l, Expr *r, const Thing *exponent)
 {
     int64_t n;
-    double  v;
+    double v;
     if (thing_whole(exponent, &n) && n >= 1 && n <= 4) {
         Expr *e = l;
         for (int64_t i = 1; e && i < n; i++)
@@ -143,18 +134,22 @@ static Expr *power(Sem *s, const Ast *a, Expr *l, Expr *r, const Thing *exponent
 
 static Expr *value_binary(Sem *s, const Ast *a, Expr *l, Expr *r, const Thing *exponent)
 {
-    static const struct { AstOp op; const char *name; char kind; } table[] = {
-        { AST_ADD, "add", 'n' }, { AST_SUB, "sub", 'n' }, { AST_MUL, "mul", 'n' },
+    static const struct {
+        AstOp op;
+        const char *name;
+        char kind;
+    } table[] = {
+        { AST_ADD, "add", 'n' }, { AST_SUB, "sub", 'n' },        { AST_MUL, "mul", 'n' },
         { AST_DIV, "div", 'r' }, { AST_FLOOR_DIV, "fdiv", 'n' }, { AST_MOD, "mod", 'n' },
-        { AST_EQ, "eq", 'c' }, { AST_NE, "ne", 'c' }, { AST_LT, "lt", 'c' }, { AST_LE, "le", 'c' },
-        { AST_AND, "and", 'l' }, { AST_OR, "or", 'l' },
+        { AST_EQ, "eq", 'c' },   { AST_NE, "ne", 'c' },          { AST_LT, "lt", 'c' },
+        { AST_LE, "le", 'c' },   { AST_AND, "and", 'l' },        { AST_OR, "or", 'l' },
     };
     if (a->op == AST_MATMUL)
         return sem_matmul(s, a, l, r);
     if (a->op == AST_POW)
         return power(s, a, l, r, exponent);
     if (a->op == AST_GT || a->op == AST_GE) {
-        const Type *whole = sem_broadcast(s, a, l, r);      /* messages in the written order */
+        const Type *whole = sem_broadcast(s, a, l, r); /* messages in the written order */
         return whole ? sem_point(s, a, a->op == AST_GT ? "lt" : "le", 'c', r, l) : NULL;
     }
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
@@ -165,8 +160,10 @@ static Expr *value_binary(Sem *s, const Ast *a, Expr *l, Expr *r, const Thing *e
 
 static DType dtype_of(const Thing *t)
 {
-    return t->kind == THING_VALUE ? t->value->type->dtype
-         : t->kind == THING_REAL ? DT_F32 : t->kind == THING_BOOL ? DT_BOOL : DT_COUNT;
+    return t->kind == THING_VALUE  ? t->value->type->dtype
+           : t->kind == THING_REAL ? DT_F32
+           : t->kind == THING_BOOL ? DT_BOOL
+                                   : DT_COUNT;
 }
 
 Thing *sem_binary(Sem *s, const Ast *a, Thing *l, Thing *r)
@@ -213,8 +210,8 @@ static Thing *eval_unary(Sem *s, const Ast *a)
 static Thing *eval_name(Sem *s, const Ast *a)
 {
     const Scope *sc = s->frame ? s->frame->scope : s->global;
-    Thing       *t = scope_find(sc, a->name);
-    DType        dtype;
+    Thing *t = scope_find(sc, a->name);
+    DType dtype;
     if (t && t->kind == THING_PARAM && !s->declaring)
         return thing_value(s, expr_param(s, t->index, s->frame->select, a->span));
     if (t)
@@ -299,7 +296,7 @@ static Thing *eval_field(Sem *s, const Ast *a)
 static Thing *eval_list(Sem *s, const Ast *a)
 {
     Thing *t = thing_new(s, THING_TUPLE, a->span);
-    int    n = a->kind == AST_TUPLE ? a->args.len : a->items.len;
+    int n = a->kind == AST_TUPLE ? a->args.len : a->items.len;
     for (int i = 0; i < n; i++) {
         const Ast *item = a->kind == AST_TUPLE ? a->args.at[i] : a->items.at[i];
         if (item->kind == AST_ARG && item->name)
@@ -311,7 +308,7 @@ static Thing *eval_list(Sem *s, const Ast *a)
 
 static Thing *eval_list_for(Sem *s, const Ast *a)
 {
-    Thing  *range = sem_eval(s, a->right), *t = thing_new(s, THING_TUPLE, a->span);
+    Thing *range = sem_eval(s, a->right), *t = thing_new(s, THING_TUPLE, a->span);
     int64_t lo, hi;
     if (range->kind == THING_POISON)
         return range;
@@ -321,9 +318,9 @@ static Thing *eval_list_for(Sem *s, const Ast *a)
     }
     if (!sem_few_turns(s, a->right, "a list", lo, hi))
         return thing_poison(s);
-    Scope  *outer = s->frame ? s->frame->scope : s->global, *inner = scope_new(s, outer);
-    Frame   top = { .scope = inner };
-    Frame  *f = s->frame ? s->frame : &top;
+    Scope *outer = s->frame ? s->frame->scope : s->global, *inner = scope_new(s, outer);
+    Frame top = { .scope = inner };
+    Frame *f = s->frame ? s->frame : &top;
     s->frame = f;
     f->scope = inner;
     for (int64_t i = lo; i < hi && t->kind != THING_POISON; i++) {
@@ -358,7 +355,7 @@ static Thing *eval_range(Sem *s, const Ast *a)
 static Thing *eval_transpose(Sem *s, const Ast *a)
 {
     Expr *e = sem_eval_value(s, a->left);
-    int   axes[RANK_MAX];
+    int axes[RANK_MAX];
     if (!e)
         return thing_poison(s);
     if (e->type->rank < 2) {
@@ -378,7 +375,7 @@ static Thing *eval_index(Sem *s, const Ast *a)
     Thing *layer = sem_lookup_layer(s, a);
     if (layer)
         return layer;
-    Thing  *t = sem_eval(s, a->left);
+    Thing *t = sem_eval(s, a->left);
     int64_t k;
     if (t->kind == THING_POISON)
         return t;
@@ -399,7 +396,7 @@ static Thing *eval_index(Sem *s, const Ast *a)
 
 Thing *sem_eval(Sem *s, const Ast *a)
 {
-    bool   yes;
+    bool yes;
     Thing *t;
     switch (a->kind) {
     case AST_NUMBER:
@@ -412,24 +409,24 @@ Thing *sem_eval(Sem *s, const Ast *a)
         t = thing_new(s, THING_TEXT, a->span);
         t->text = a->name;
         return t;
-    case AST_BOOL:      return thing_bool(s, a->flag, a->span);
-    case AST_NAME:      return eval_name(s, a);
-    case AST_FIELD:     return eval_field(s, a);
-    case AST_CALL:      return sem_call(s, a);
-    case AST_INDEX:     return eval_index(s, a);
+    case AST_BOOL: return thing_bool(s, a->flag, a->span);
+    case AST_NAME: return eval_name(s, a);
+    case AST_FIELD: return eval_field(s, a);
+    case AST_CALL: return sem_call(s, a);
+    case AST_INDEX: return eval_index(s, a);
     case AST_TRANSPOSE: return eval_transpose(s, a);
-    case AST_UNARY:     return eval_unary(s, a);
-    case AST_BINARY:    return eval_binary(s, a);
-    case AST_RANGE:     return eval_range(s, a);
+    case AST_UNARY: return eval_unary(s, a);
+    case AST_BINARY: return eval_binary(s, a);
+    case AST_RANGE: return eval_range(s, a);
     case AST_TUPLE:
-    case AST_LIST:      return eval_list(s, a);
-    case AST_LIST_FOR:  return eval_list_for(s, a);
+    case AST_LIST: return eval_list(s, a);
+    case AST_LIST_FOR: return eval_list_for(s, a);
     case AST_CHOICE:
         if (!sem_eval_bool(s, a->cond, "the condition of if", &yes))
             return thing_poison(s);
         return sem_eval(s, yes ? a->left : a->right);
-    case AST_SCAN:      return sem_scan(s, a);
-    case AST_BAD:       return thing_poison(s);
+    case AST_SCAN: return sem_scan(s, a);
+    case AST_BAD: return thing_poison(s);
     default:
         sem_error(s, a->span, "%s has no meaning here", ast_kind_text(a->kind));
         return thing_poison(s);

@@ -7,10 +7,7 @@
 
 /* ---- gather -------------------------------------------------------------------------------- */
 
-static const char *name_of(const Expr *e, const char *other)
-{
-    return e->name ? e->name : other;
-}
+static const char *name_of(const Expr *e, const char *other) { return e->name ? e->name : other; }
 
 Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
 {
@@ -22,7 +19,7 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
         return NULL;
     }
     Diag *d = NULL;
-    bool  bad = true;
+    bool bad = true;
     if (!ids->from || !ids->to) {
         d = sem_error(s, a->span, "nothing says that %s is from 0 to below %s",
                       name_of(ids, "this index"), sem_dim_text(s, rows));
@@ -33,8 +30,7 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
                       sem_dim_text(s, ids->from));
         sem_hint(d, "max(i, 0) keeps it above");
     } else if (!sem_known_le(s, ids->to, rows)) {
-        d = sem_error(s, a->span, "%s may be %s, but there are %s rows",
-                      name_of(ids, "this index"),
+        d = sem_error(s, a->span, "%s may be %s, but there are %s rows", name_of(ids, "this index"),
                       sem_dim_text(s, dim_sub(s->dims, ids->to, dim_const(s->dims, 1))),
                       sem_dim_text(s, rows));
     } else {
@@ -45,7 +41,7 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
         sem_note_value(s, d, NULL, table);
         return NULL;
     }
-    if (ids->counts)                            /* rows in order: wpe(0..T) */
+    if (ids->counts) /* rows in order: wpe(0..T) */
         return expr_slice(s, table, 0, ids->from, ids->type->dim[0], a->span);
     int rank = 0;
     for (int i = 0; i < ids->type->rank; i++)
@@ -84,7 +80,7 @@ static Expr *move_axis(Sem *s, Expr *e, int from, int to, Span at)
 static Expr *drop_axis(Sem *s, Expr *e, int axis, Span at)
 {
     const Dim *dim[RANK_MAX];
-    int        rank = 0;
+    int rank = 0;
     for (int i = 0; i < e->type->rank; i++)
         if (i != axis)
             dim[rank++] = e->type->dim[i];
@@ -107,7 +103,7 @@ static bool check_from(Sem *s, const Ast *a, const Dim *lo)
 static Expr *index_range(Sem *s, const Ast *a, Expr *e, int axis, const Dim *lo, const Dim *hi)
 {
     const Dim *size = e->type->dim[axis];
-    int64_t    zero;
+    int64_t zero;
     lo = from_end(s, lo, size);
     hi = from_end(s, hi, size);
     bool whole = dim_value(lo, &zero) && zero == 0 && dim_same(hi, size);
@@ -117,7 +113,7 @@ static Expr *index_range(Sem *s, const Ast *a, Expr *e, int axis, const Dim *lo,
         || !sem_require_le(s, a->span, hi, size, "the end of a slice"))
         return NULL;
     const Dim *n = dim_sub(s->dims, hi, lo);
-    int64_t    count;
+    int64_t count;
     if (dim_value(n, &count) && count < 1) {
         sem_error(s, a->span, "the slice %s is empty", ast_expr_text(s->cx, a));
         return NULL;
@@ -128,7 +124,7 @@ static Expr *index_range(Sem *s, const Ast *a, Expr *e, int axis, const Dim *lo,
 static Expr *index_number(Sem *s, const Ast *a, Expr *e, int axis, const Dim *k)
 {
     const Dim *size = e->type->dim[axis], *one = dim_const(s->dims, 1), *written = k;
-    int64_t    at, have;
+    int64_t at, have;
     k = from_end(s, k, size);
     if (dim_value(k, &at) && dim_value(size, &have) && (at < 0 || at >= have)) {
         Diag *d = sem_error(s, a->span, "index %s is outside 0..%lld", sem_dim_text(s, written),
@@ -193,8 +189,8 @@ static Expr *index_one(Sem *s, const Ast *a, Expr *e, int axis)
     Thing *t = sem_eval(s, a);
     switch (t->kind) {
     case THING_RANGE: return index_range(s, a, e, axis, t->dim, t->to);
-    case THING_DIM:   return index_number(s, a, e, axis, t->dim);
-    case THING_ITER:  return index_iter(s, a, e, axis, t);
+    case THING_DIM: return index_number(s, a, e, axis, t->dim);
+    case THING_ITER: return index_iter(s, a, e, axis, t);
     default: {
         Expr *ids = sem_to_value(s, t, DT_COUNT, a);
         return ids ? index_values(s, a, e, axis, ids) : NULL;
@@ -276,7 +272,7 @@ Expr *sem_matmul(Sem *s, const Ast *a, Expr *l, Expr *r)
         }
         side[i] = expr_cast(s, side[i], DT_F32, where->span);
     }
-    bool       row = l->type->rank == 1, column = r->type->rank == 1;
+    bool row = l->type->rank == 1, column = r->type->rank == 1;
     const Dim *one = dim_const(s->dims, 1), *inner = l->type->dim[l->type->rank - 1];
     if (!dim_same(inner, r->type->dim[column ? 0 : r->type->rank - 2])) {
         matmul_error(s, a, l, r);
@@ -292,7 +288,7 @@ Expr *sem_matmul(Sem *s, const Ast *a, Expr *l, Expr *r)
     if (!lead)
         return NULL;
     const Dim *dim[RANK_MAX];
-    int        rank = lead->rank;
+    int rank = lead->rank;
     for (int i = 0; i < rank; i++)
         dim[i] = lead->dim[i];
     dim[rank++] = x->dim[x->rank - 2];

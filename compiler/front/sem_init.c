@@ -11,9 +11,9 @@
 
 void sem_set_init(Sem *s, int param, const Ast *value)
 {
-    Thing        *t = sem_eval(s, value);
+    Thing *t = sem_eval(s, value);
     CheckedParam *p = &s->out->params.at[param];
-    double        v;
+    double v;
     if (t->kind == THING_POISON)
         return;
     if (t->kind == THING_INIT) {
@@ -77,7 +77,7 @@ static void find_layers(Sem *s, const Ast *path, ThingList *found)
 void sem_override_init(Sem *s, const Ast *a)
 {
     ThingList layers = { 0 };
-    int       n = 0;
+    int n = 0;
     find_layers(s, a->left->left, &layers);
     for (int i = 0; i < layers.len; i++) {
         if (layers.at[i]->kind == THING_POISON)

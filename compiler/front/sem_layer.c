@@ -27,10 +27,7 @@ static const char *identifier(Sem *s, const char *path)
     return isdigit((unsigned char)out[0]) ? intern_printf(s->cx, "_%s", out) : intern(s->cx, out);
 }
 
-static Instance *current(Sem *s)
-{
-    return s->frame->inst;
-}
+static Instance *current(Sem *s) { return s->frame->inst; }
 
 /* ---- parameters ---------------------------------------------------------------------------- */
 
@@ -57,8 +54,9 @@ static void default_init(CheckedParam *p)
     if (p->type->rank >= 2)
         dim_value(p->type->dim[p->type->rank - 2], &out);
     p->init = p->role == SEM_BIAS || p->role == SEM_STATE ? SEM_INIT_ZEROS
-            : p->role == SEM_GAIN ? SEM_INIT_ONES
-            : p->role == SEM_EMBEDDING ? SEM_INIT_NORMAL : SEM_INIT_UNIFORM;
+              : p->role == SEM_GAIN                       ? SEM_INIT_ONES
+              : p->role == SEM_EMBEDDING                  ? SEM_INIT_NORMAL
+                                                          : SEM_INIT_UNIFORM;
     p->init_value = p->role == SEM_EMBEDDING ? 0.02 : 0;
     if (p->init == SEM_INIT_UNIFORM)
         p->init_value = p->type->rank >= 2 ? sqrt(6.0 / ((double)in + (double)out))
@@ -85,7 +83,7 @@ static bool sizes_known(Sem *s, const Ast *a, const Type *t)
 static const Type *stacked_type(Sem *s, const Ast *a, const Type *t, int group)
 {
     const Dim *dim[RANK_MAX];
-    int        rank = 0, depth = 0;
+    int rank = 0, depth = 0;
     for (int g = group; g >= 0; g = s->out->groups.at[g].parent)
         depth++;
     if (depth + t->rank > RANK_MAX) {
@@ -127,7 +125,7 @@ static const char *free_name(Sem *s, const char *name)
 /* A row of the table and a name in the scope; -1 after an error. */
 int sem_add_param(Sem *s, const Ast *a, const Type *type, SemRole role)
 {
-    Instance   *inst = current(s);
+    Instance *inst = current(s);
     const char *last = a->path ? intern(s->cx, a->path) : a->name;
     CheckedParam p = { .type = type, .role = role, .group = inst->group, .fit_input = -1 };
     p.stacked = stacked_type(s, a, type, inst->group);
@@ -148,8 +146,8 @@ int sem_add_param(Sem *s, const Ast *a, const Type *type, SemRole role)
 static void declare_param(Sem *s, const Ast *a)
 {
     const Type *type = sem_eval_type(s, a->type, a->name);
-    SemRole     role = role_of(s, a);
-    Thing      *old = scope_find_here(current(s)->scope, a->name);
+    SemRole role = role_of(s, a);
+    Thing *old = scope_find_here(current(s)->scope, a->name);
     if (old) {
         Diag *d = sem_error(s, a->at, "%s is declared twice", a->name);
         sem_note(s, d, old->span, "the first %s", a->name);
@@ -174,7 +172,10 @@ static void declare_param(Sem *s, const Ast *a)
 
 /* ---- building ------------------------------------------------------------------------------ */
 
-typedef struct { const char *path, *under; int group; } Place;
+typedef struct {
+    const char *path, *under;
+    int group;
+} Place;
 
 static void declare_block(Sem *s, const Ast *block)
 {
@@ -191,10 +192,14 @@ Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const ch
         return NULL;
     }
     Instance *inst = NEW(s->arena, Instance);
-    *inst = (Instance){ .decl = d, .scope = brackets, .path = path, .under = under, .group = group,
+    *inst = (Instance){ .decl = d,
+                        .scope = brackets,
+                        .path = path,
+                        .under = under,
+                        .group = group,
                         .span = sem_here(s, at) };
     Frame f;
-    bool  before = s->declaring;
+    bool before = s->declaring;
     frame_push(s, &f, d, brackets, at);
     f.inst = inst;
     f.builds = true;
@@ -216,7 +221,7 @@ static void hint_layers(Sem *s, Diag *d, int n_args)
         if (t->kind != THING_DECL || t->decl->ast->kind != AST_LAYER)
             continue;
         const AstList *formals = &t->decl->ast->params;
-        int            wanted = 0;
+        int wanted = 0;
         while (wanted < formals->len && !formals->at[wanted]->value)
             wanted++;
         if (wanted != n_args)
@@ -258,7 +263,7 @@ static Decl *layer_named(Sem *s, const Ast *a, const AstList **args)
 static Thing *build_one(Sem *s, const Ast *a, Place at, Span where)
 {
     const AstList *args;
-    Decl  *d = layer_named(s, a, &args);
+    Decl *d = layer_named(s, a, &args);
     Scope *scope = d ? scope_new(s, d->scope) : NULL;
     if (!d || !sem_bind_brackets(s, d, a->span, args, scope))
         return thing_poison(s);
@@ -278,7 +283,7 @@ static const char *layer_name(const Ast *a)
 static Thing *build_stack(Sem *s, const Ast *a, Place at, Span where)
 {
     const Dim *count = sem_eval_dim(s, a->right, "the height of a stack");
-    int64_t    n;
+    int64_t n;
     if (!count)
         return thing_poison(s);
     if (!dim_value(count, &n) || n < 1) {
@@ -292,9 +297,13 @@ static Thing *build_stack(Sem *s, const Ast *a, Place at, Span where)
         sem_error(s, a->span, "a stack is written layer[...] * count");
         return thing_poison(s);
     }
-    CheckedGroup g = { .name = at.path, .path = at.path, .layer = layer_name(a), .parent = at.group,
-                       .count = count, .span = sem_here(s, where) };
-    if (at.group >= 0)                          /* relative to the stack around it */
+    CheckedGroup g = { .name = at.path,
+                       .path = at.path,
+                       .layer = layer_name(a),
+                       .parent = at.group,
+                       .count = count,
+                       .span = sem_here(s, where) };
+    if (at.group >= 0) /* relative to the stack around it */
         g.name = intern(s->cx, at.path + strlen(s->out->groups.at[at.group].path) + 3);
     vec_push(s->arena, &s->out->groups, g);
     at.path = intern_printf(s->cx, "%s.*", at.path);
@@ -311,9 +320,9 @@ static Thing *build_value(Sem *s, const Ast *a, Place at, Span where);
 
 static Thing *build_list(Sem *s, const Ast *a, Place at, Span where)
 {
-    Thing  *list = thing_new(s, THING_TUPLE, sem_here(s, where)), *range = NULL;
+    Thing *list = thing_new(s, THING_TUPLE, sem_here(s, where)), *range = NULL;
     int64_t lo = 0, hi = a->items.len;
-    Scope  *outer = s->frame->scope;
+    Scope *outer = s->frame->scope;
     if (a->kind == AST_LIST_FOR) {
         range = sem_eval(s, a->right);
         if (range->kind != THING_RANGE || !dim_value(range->dim, &lo)
@@ -334,7 +343,7 @@ static Thing *build_list(Sem *s, const Ast *a, Place at, Span where)
             scope_set(s, s->frame->scope, a->name, thing_dim(s, dim_const(s->dims, i), a->at));
         Thing *t = build_value(s, range ? a->value : a->items.at[i], one, where);
         if (t->kind == THING_POISON)
-            list = t;                           /* the next ones would say the same */
+            list = t; /* the next ones would say the same */
         else
             vec_push(s->arena, &list->items, t);
     }
@@ -346,31 +355,28 @@ static Thing *build_value(Sem *s, const Ast *a, Place at, Span where)
 {
     bool yes;
     switch (a->kind) {
-    case AST_BAD:
-        return thing_poison(s);
+    case AST_BAD: return thing_poison(s);
     case AST_CHOICE:
         if (!sem_eval_bool(s, a->cond, "the condition of if", &yes))
             return thing_poison(s);
         return build_value(s, yes ? a->left : a->right, at, where);
     case AST_LIST:
-    case AST_LIST_FOR:
-        return build_list(s, a, at, where);
+    case AST_LIST_FOR: return build_list(s, a, at, where);
     case AST_BINARY:
         if (a->op == AST_MUL)
             return build_stack(s, a, at, where);
         break;
-    default:
-        break;
+    default: break;
     }
     return build_one(s, a, at, where);
 }
 
 static void declare_sublayer(Sem *s, const Ast *a)
 {
-    Instance   *inst = current(s);
+    Instance *inst = current(s);
     const char *last = a->path ? a->path : a->name;
-    Place       at = { join(s, inst->path, ".", last),
-                       identifier(s, join(s, inst->under, "_", last)), inst->group };
+    Place at = { join(s, inst->path, ".", last), identifier(s, join(s, inst->under, "_", last)),
+                 inst->group };
     for (int i = 0; i < inst->scope->layers.len; i++)
         if (inst->scope->layers.at[i].name == a->name) {
             Diag *d = sem_error(s, a->at, "layer %s is declared twice", a->name);
@@ -385,21 +391,20 @@ static void declare_sublayer(Sem *s, const Ast *a)
 static bool declares(const Ast *a)
 {
     switch (a->kind) {
-    case AST_PARAM: case AST_SUBLAYER: case AST_INIT: case AST_STATE:
-        return true;
+    case AST_PARAM:
+    case AST_SUBLAYER:
+    case AST_INIT:
+    case AST_STATE: return true;
     case AST_BLOCK:
         for (int i = 0; i < a->items.len; i++)
             if (declares(a->items.at[i]))
                 return true;
         return false;
-    case AST_IF:
-        return declares(a->body) || (a->other && declares(a->other));
-    case AST_FOR: case AST_SCAN:
-        return declares(a->body);
-    case AST_ASSIGN:
-        return a->value->kind == AST_SCAN && declares(a->value);
-    default:
-        return false;
+    case AST_IF: return declares(a->body) || (a->other && declares(a->other));
+    case AST_FOR:
+    case AST_SCAN: return declares(a->body);
+    case AST_ASSIGN: return a->value->kind == AST_SCAN && declares(a->value);
+    default: return false;
     }
 }
 
@@ -431,10 +436,10 @@ void sem_declare_statement(Sem *s, const Ast *a)
 {
     bool yes;
     switch (a->kind) {
-    case AST_PARAM:    declare_param(s, a); break;
+    case AST_PARAM: declare_param(s, a); break;
     case AST_SUBLAYER: declare_sublayer(s, a); break;
-    case AST_INIT:     sem_override_init(s, a); break;
-    case AST_STATE:    sem_declare_state(s, a); break;
+    case AST_INIT: sem_override_init(s, a); break;
+    case AST_STATE: sem_declare_state(s, a); break;
     case AST_CONST:
         if (names_known(s, a->value))
             sem_declare_const(s, s->frame->scope, a, false);
@@ -457,8 +462,7 @@ void sem_declare_statement(Sem *s, const Ast *a)
             sem_hint(d, "declare a stack before the loop: h : layer[...] * count");
         }
         break;
-    default:
-        break;
+    default: break;
     }
 }
 

@@ -39,11 +39,9 @@ static void assigned_in(Sem *s, const Ast *a, NameList *names)
         if (a->other)
             assigned_in(s, a->other, names);
         break;
-    case AST_FOR: case AST_SCAN:
-        assigned_in(s, a->body, names);
-        break;
-    default:
-        break;
+    case AST_FOR:
+    case AST_SCAN: assigned_in(s, a->body, names); break;
+    default: break;
     }
 }
 
@@ -62,9 +60,9 @@ static Thing *find_local(const Sem *s, const char *name)
 
 typedef struct {
     CheckedLoop *loop;
-    Scope       *outer;
-    ThingList   *outer_yields, yields;
-    NameList     names;                         /* of the carries, in order */
+    Scope *outer;
+    ThingList *outer_yields, yields;
+    NameList names; /* of the carries, in order */
 } Body;
 
 static CheckedLoop *loop_new(Sem *s, const char *name, const char *var, const Dim *trip, Span at)
@@ -87,8 +85,9 @@ static CheckedLoop *loop_new(Sem *s, const char *name, const char *var, const Di
 static void carry_name(Sem *s, Body *b, const char *name, const Ast *at)
 {
     Thing *t = find_local(s, name);
-    if (!t || (t->kind != THING_VALUE && t->kind != THING_DIM && t->kind != THING_REAL
-               && t->kind != THING_BOOL))
+    if (!t
+        || (t->kind != THING_VALUE && t->kind != THING_DIM && t->kind != THING_REAL
+            && t->kind != THING_BOOL))
         return;
     Expr *init = sem_to_value(s, t, DT_F32, at);
     if (!init)
@@ -169,10 +168,10 @@ static Expr *loop_result(Sem *s, Expr *node, int index, const Type *t, unsigned 
 static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
 {
     CheckedLoop *l = b->loop;
-    Scope       *body = s->frame->scope;
-    bool         fine = true;
-    int          n = 0;
-    unsigned     deps = 0;
+    Scope *body = s->frame->scope;
+    bool fine = true;
+    int n = 0;
+    unsigned deps = 0;
     for (int i = 0; i < l->carries.len; i++)
         fine = check_carry(s, a, &l->carries.at[i]) && fine;
     for (int i = 0; i < b->yields.len; i++) {
@@ -205,7 +204,7 @@ static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
     node->deps = deps;
     for (int i = 0; i < n; i++) {
         const CheckedCarry *c = &l->carries.at[i];
-        Expr  *r = loop_result(s, node, i, c->arg->type, deps, a->span);
+        Expr *r = loop_result(s, node, i, c->arg->type, deps, a->span);
         Thing *t = thing_value(s, r);
         r->name = c->arg->name;
         t->span = scope_find_here(body, c->name)->span;
@@ -214,8 +213,8 @@ static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
     Thing *all = thing_new(s, THING_TUPLE, a->span);
     for (int i = 0; i < l->yields.len; i++) {
         const Type *t = l->yields.at[i]->type;
-        const Dim  *dim[RANK_MAX];
-        int         order[RANK_MAX], at = axis < t->rank ? axis : t->rank;
+        const Dim *dim[RANK_MAX];
+        int order[RANK_MAX], at = axis < t->rank ? axis : t->rank;
         if (t->rank == RANK_MAX) {
             sem_error(s, a->span, "the stacked values have more than %d axes", RANK_MAX);
             return thing_poison(s);
@@ -226,7 +225,7 @@ static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
         for (int k = 0; k <= t->rank; k++)
             order[k] = k < at ? k + 1 : k == at ? 0 : k;
         const Type *stacked = sem_type(s, t->dtype, t->rank + 1, dim);
-        Expr       *r = loop_result(s, node, n + i, stacked, deps, a->span);
+        Expr *r = loop_result(s, node, n + i, stacked, deps, a->span);
         vec_push(s->arena, &all->items, thing_value(s, expr_transpose(s, r, order, a->span)));
     }
     return all->items.len == 1 ? all->items.at[0] : all;
@@ -236,7 +235,7 @@ static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
 
 void sem_loop(Sem *s, const Ast *a)
 {
-    Thing  *range = sem_eval(s, a->value);
+    Thing *range = sem_eval(s, a->value);
     int64_t n;
     if (range->kind != THING_RANGE) {
         if (range->kind != THING_POISON) {
@@ -278,7 +277,7 @@ bool sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64
 
 void sem_unroll(Sem *s, const Ast *a)
 {
-    Thing  *range = sem_eval(s, a->value);
+    Thing *range = sem_eval(s, a->value);
     int64_t lo, hi;
     if (range->kind == THING_TUPLE) {
         for (int i = 0; i < range->items.len && !s->frame->result; i++) {
@@ -307,7 +306,7 @@ void sem_unroll(Sem *s, const Ast *a)
 static Expr *scan_source(Sem *s, const Ast *a, const Ast *source, int *axis)
 {
     Expr *e = sem_eval_value(s, source);
-    int   order[RANK_MAX], n = 0;
+    int order[RANK_MAX], n = 0;
     if (!e || !sem_find_axis(s, a->value, e->type, axis)
         || !sem_no_mixing(s, a->value->span, e->type->dim[*axis], "a loop"))
         return NULL;
@@ -321,7 +320,7 @@ static Expr *scan_source(Sem *s, const Ast *a, const Ast *source, int *axis)
 Thing *sem_scan(Sem *s, const Ast *a)
 {
     Expr *source[RANK_MAX] = { NULL };
-    int   n = a->args.len, axis = 0, first = 0;
+    int n = a->args.len, axis = 0, first = 0;
     if (n < 1 || n != a->items.len || n > RANK_MAX) {
         sem_error(s, a->span, "%d names run over %d values", a->items.len, n);
         return thing_poison(s);
@@ -346,7 +345,7 @@ Thing *sem_scan(Sem *s, const Ast *a)
     Body b;
     enter(s, &b, loop_new(s, "scan", NULL, source[0]->type->dim[0], a->span), a);
     for (int i = 0; i < n; i++) {
-        Expr  *e = expr_elem(s, b.loop, source[i], a->items.at[i]->span);
+        Expr *e = expr_elem(s, b.loop, source[i], a->items.at[i]->span);
         Thing *t = thing_value(s, e);
         e->name = sem_value_name(s, a->items.at[i]->name);
         t->span = a->items.at[i]->span;

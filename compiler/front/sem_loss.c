@@ -12,7 +12,11 @@
 /* ---- slots --------------------------------------------------------------------------------- */
 
 /* The same mean has the same slot in both phases: it is known by its place and the calls to it. */
-typedef struct { VEC(int) slots; int seen; const CheckedPhase *phase; } MeanPlace;
+typedef struct {
+    VEC(int) slots;
+    int seen;
+    const CheckedPhase *phase;
+} MeanPlace;
 
 static const char *place_key(Sem *s, Span at)
 {
@@ -26,8 +30,8 @@ static const char *place_key(Sem *s, Span at)
 static const char *source_text(Sem *s, Span at)
 {
     const Source *src = source_of(s->cx, at.file);
-    Text          t = text_new(s->arena);
-    bool          blank = false;
+    Text t = text_new(s->arena);
+    bool blank = false;
     for (uint32_t i = at.lo; src && i < at.hi; i++) {
         char c = src->text[i];
         if (isspace((unsigned char)c)) {
@@ -63,7 +67,7 @@ static int new_slot(Sem *s, Span at)
 static int slot_of(Sem *s, Span at)
 {
     const char *key = place_key(s, at);
-    MeanPlace  *p = map_get(s->mean_slots, key);
+    MeanPlace *p = map_get(s->mean_slots, key);
     if (!p) {
         p = NEW(s->arena, MeanPlace);
         map_set(s->mean_slots, key, p);
@@ -142,7 +146,7 @@ static Expr *masked(Sem *s, const Ast *call, Expr *x, Expr **mask)
 static Thing *local_mean(Sem *s, const Ast *call, Expr *x, int n, const int *axes)
 {
     Expr *mask, *kept = masked(s, call, x, &mask);
-    bool  keep = false;
+    bool keep = false;
     const Ast *ka = call_named(s, call, "keep");
     if (!kept || (ka && !sem_eval_bool(s, ka, "keep", &keep)))
         return thing_poison(s);
@@ -183,7 +187,7 @@ static Thing *sample_mean(Sem *s, const Ast *call, Expr *x)
         sem_hint(d, "compute the condition from inputs");
         return thing_poison(s);
     }
-    int          slot = slot_of(s, call->span);
+    int slot = slot_of(s, call->span);
     CheckedMean *m = &s->out->means.at[slot];
     if (mask && mask->type->rank == 0)
         mask = expr_new(s, EX_BROADCAST, sem_type(s, DT_BOOL, x->type->rank, x->type->dim), 1,
@@ -201,9 +205,9 @@ static Thing *sample_mean(Sem *s, const Ast *call, Expr *x)
 
 Thing *builtin_mean(Sem *s, const Ast *call)
 {
-    Expr      *x = sem_eval_value(s, call_arg(call, 0));
+    Expr *x = sem_eval_value(s, call_arg(call, 0));
     const Ast *over = call_named(s, call, "over");
-    int        n, axes[RANK_MAX];
+    int n, axes[RANK_MAX];
     if (!x)
         return thing_poison(s);
     x = expr_cast(s, x, DT_F32, call->span);
@@ -212,7 +216,7 @@ Thing *builtin_mean(Sem *s, const Ast *call)
         axes[i] = i;
     if (over && !sem_find_axes(s, over, x->type, &n, axes))
         return thing_poison(s);
-    int  batch = sem_batch_axis(x->type);
+    int batch = sem_batch_axis(x->type);
     bool samples = false;
     for (int i = 0; i < n; i++)
         samples = samples || axes[i] == batch;
@@ -301,9 +305,11 @@ static void not_a_loss(Sem *s, const Ast *a, const Expr *e)
     const Expr *bad = NULL;
     if (!add_weights(s, e, 1, &bad)) {
         Diag *d = sem_error(s, a->value->span, "a loss is a sum of means with constant weights");
-        sem_note(s, d, bad->span, bad->deps & DEP_MEAN
-                 ? "this is not linear in a mean: its gradient depends on how the batch is split"
-                 : "this is no mean over the samples");
+        sem_note(
+            s, d, bad->span,
+            bad->deps & DEP_MEAN
+                ? "this is not linear in a mean: its gradient depends on how the batch is split"
+                : "this is no mean over the samples");
     }
 }
 
@@ -357,10 +363,10 @@ void sem_metric_statement(Sem *s, const Ast *a)
     if (!sem_at_model(s, a, "a metric"))
         return;
     CheckedName name = { a->name, a->span };
-    Thing      *t = statement_value(s, a);
-    Expr       *e = sem_to_value(s, t, DT_F32, a->value);
+    Thing *t = statement_value(s, a);
+    Expr *e = sem_to_value(s, t, DT_F32, a->value);
     if (s->phase->metrics.len == 0)
-        s->out->metrics.len = 0;                /* the names of the last phase count */
+        s->out->metrics.len = 0; /* the names of the last phase count */
     if (!is_new(s, a, "metric", s->out->metrics.at, s->out->metrics.len) || !e)
         return;
     if (!(e->deps & DEP_MEAN)) {
@@ -381,7 +387,7 @@ void sem_output_statement(Sem *s, const Ast *a)
     if (!sem_at_model(s, a, "an output"))
         return;
     CheckedName name = { a->name, a->at };
-    Thing      *t = a->value ? NULL : scope_find(s->frame->scope, a->name);
+    Thing *t = a->value ? NULL : scope_find(s->frame->scope, a->name);
     if (a->value) {
         s->slot_name = s->frame->statement = a->name;
         t = sem_eval(s, a->value);
@@ -392,7 +398,7 @@ void sem_output_statement(Sem *s, const Ast *a)
     }
     if (s->phase->outputs.len == 0)
         s->out->outputs.len = 0;
-    bool  fresh = is_new(s, a, "output", s->out->outputs.at, s->out->outputs.len);
+    bool fresh = is_new(s, a, "output", s->out->outputs.at, s->out->outputs.len);
     Expr *e = sem_to_value(s, t, DT_F32, a->value ? a->value : a);
     if (!fresh || !e) {
         if (a->value)

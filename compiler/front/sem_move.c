@@ -38,7 +38,7 @@ static const Dim *product(Sem *s, const Dim *const *dim, int n)
 static bool whole_samples(Sem *s, const Dim *d)
 {
     const Dim *each = dim_exact_div(s->dims, d, dim_sym(s->dims, s->batches.at[0]));
-    int64_t    v;
+    int64_t v;
     return each && !dim_has_kind(each, SYM_BATCH)
            && (dim_value(each, &v) || !strchr(dim_text(s->cx, each), '/'));
 }
@@ -63,9 +63,9 @@ static bool keeps_samples(Sem *s, const Ast *call, const Expr *e, int rank, cons
 
 Thing *builtin_reshape(Sem *s, const Ast *call)
 {
-    Expr      *e = sem_eval_value(s, call_arg(call, 0));
+    Expr *e = sem_eval_value(s, call_arg(call, 0));
     const Dim *dim[RANK_MAX];
-    int        rank;
+    int rank;
     if (!e || !shape_arg(s, call, 1, &rank, dim))
         return thing_poison(s);
     const Dim *have = type_elems(s->dims, e->type), *want = product(s, dim, rank);
@@ -85,8 +85,8 @@ Thing *builtin_reshape(Sem *s, const Ast *call)
 Thing *builtin_transpose(Sem *s, const Ast *call)
 {
     Expr *e = sem_eval_value(s, call_arg(call, 0));
-    int   axes[RANK_MAX], n = 0;
-    bool  seen[RANK_MAX] = { false };
+    int axes[RANK_MAX], n = 0;
+    bool seen[RANK_MAX] = { false };
     if (!e)
         return thing_poison(s);
     for (const Ast *a; (a = call_arg(call, n + 1)); n++) {
@@ -106,7 +106,7 @@ Thing *builtin_transpose(Sem *s, const Ast *call)
 Thing *builtin_swap(Sem *s, const Ast *call)
 {
     Expr *e = sem_eval_value(s, call_arg(call, 0));
-    int   axes[RANK_MAX], a, b;
+    int axes[RANK_MAX], a, b;
     if (!e || !sem_find_axis(s, call_arg(call, 1), e->type, &a)
         || !sem_find_axis(s, call_arg(call, 2), e->type, &b))
         return thing_poison(s);
@@ -117,13 +117,13 @@ Thing *builtin_swap(Sem *s, const Ast *call)
 
 Thing *builtin_broadcast(Sem *s, const Ast *call)
 {
-    Expr      *e = sem_eval_value(s, call_arg(call, 0));
+    Expr *e = sem_eval_value(s, call_arg(call, 0));
     const Dim *dim[RANK_MAX];
-    int        rank;
+    int rank;
     if (!e || !shape_arg(s, call, 1, &rank, dim))
         return thing_poison(s);
     const Type *t = e->type, *to = sem_type(s, t->dtype, rank, dim);
-    bool        fits = t->rank <= rank;
+    bool fits = t->rank <= rank;
     for (int i = 0; fits && i < t->rank; i++) {
         const Dim *want = dim[rank - t->rank + i];
         fits = sem_is_one(t->dim[i]) || dim_same(t->dim[i], want);
@@ -170,10 +170,10 @@ static const Dim *part_size(Sem *s, const Ast *call, const Thing *parts, const D
 
 Thing *builtin_split(Sem *s, const Ast *call)
 {
-    Expr   *e = sem_eval_value(s, call_arg(call, 0));
-    Thing  *parts = sem_eval(s, call_arg(call, 1)), *t = thing_new(s, THING_TUPLE, call->span);
+    Expr *e = sem_eval_value(s, call_arg(call, 0));
+    Thing *parts = sem_eval(s, call_arg(call, 1)), *t = thing_new(s, THING_TUPLE, call->span);
     int64_t n = 0;
-    int     axis;
+    int axis;
     if (!e || parts->kind == THING_POISON || !over_arg(s, call, e->type, &axis))
         return thing_poison(s);
     const Dim *whole = e->type->dim[axis], *at = dim_const(s->dims, 0);
@@ -205,8 +205,9 @@ static Expr *with_new_axis(Sem *s, Expr *e, int axis, Span at)
 {
     const Dim *dim[RANK_MAX];
     for (int i = 0; i <= e->type->rank; i++)
-        dim[i] = i < axis ? e->type->dim[i] : i == axis ? dim_const(s->dims, 1)
-                                                        : e->type->dim[i - 1];
+        dim[i] = i < axis    ? e->type->dim[i]
+                 : i == axis ? dim_const(s->dims, 1)
+                             : e->type->dim[i - 1];
     return expr_reshape(s, e, e->type->rank + 1, dim, at);
 }
 
@@ -252,11 +253,11 @@ static bool join_axis(Sem *s, const Ast *call, const Type *t, bool stack, int *a
 Thing *builtin_concat(Sem *s, const Ast *call)
 {
     VEC(Expr *) in = { 0 };
-    bool        stack = callee_name(call)[0] == 's';
-    const Ast  *a;
+    bool stack = callee_name(call)[0] == 's';
+    const Ast *a;
     for (int i = 0; (a = call_arg(call, i)); i++) {
         Thing *t = sem_eval(s, a);
-        int    n = t->kind == THING_TUPLE ? t->items.len : 1;
+        int n = t->kind == THING_TUPLE ? t->items.len : 1;
         for (int k = 0; k < n; k++) {
             Expr *e = sem_to_value(s, t->kind == THING_TUPLE ? t->items.at[k] : t, DT_F32, a);
             if (!e)
@@ -269,19 +270,19 @@ Thing *builtin_concat(Sem *s, const Ast *call)
         return thing_poison(s);
     for (int i = 0; stack && i < in.len; i++) {
         if (in.at[i]->type->rank != rank)
-            continue;                           /* said below */
+            continue; /* said below */
         in.at[i] = with_new_axis(s, in.at[i], axis, call->span);
     }
     if (!joinable(s, call, in.at, in.len, axis))
         return thing_poison(s);
     const Type *t = in.at[0]->type;
-    const Dim  *dim[RANK_MAX];
+    const Dim *dim[RANK_MAX];
     for (int i = 0; i < t->rank; i++)
         dim[i] = t->dim[i];
     for (int i = 1; i < in.len; i++)
         dim[axis] = dim_add(s->dims, dim[axis], in.at[i]->type->dim[axis]);
     const Type *joined = sem_type(s, t->dtype, t->rank, dim);
-    Expr       *e = expr_new(s, EX_CONCAT, joined, in.len, in.at, call->span);
+    Expr *e = expr_new(s, EX_CONCAT, joined, in.len, in.at, call->span);
     e->n_axes = 1;
     e->axes[0] = axis;
     return thing_value(s, e);
@@ -289,8 +290,8 @@ Thing *builtin_concat(Sem *s, const Ast *call)
 
 Thing *builtin_pad(Sem *s, const Ast *call)
 {
-    Expr      *e = sem_eval_value(s, call_arg(call, 0));
-    int        axis;
+    Expr *e = sem_eval_value(s, call_arg(call, 0));
+    int axis;
     const Ast *ba = call_named(s, call, "before"), *aa = call_named(s, call, "after");
     if (!e || !over_arg(s, call, e->type, &axis))
         return thing_poison(s);
@@ -306,7 +307,7 @@ Thing *builtin_pad(Sem *s, const Ast *call)
         dim[i] = e->type->dim[i];
     dim[axis] = dim_add(s->dims, dim_add(s->dims, dim[axis], before), after);
     const Type *wide = sem_type(s, e->type->dtype, e->type->rank, dim);
-    Expr       *r = expr_new(s, EX_PAD, wide, 1, &e, call->span);
+    Expr *r = expr_new(s, EX_PAD, wide, 1, &e, call->span);
     for (int i = 0; i < e->type->rank; i++)
         r->lo[i] = i == axis ? before : zero;
     return thing_value(s, r);
@@ -317,18 +318,18 @@ Thing *builtin_pad(Sem *s, const Ast *call)
 Thing *builtin_fill(Sem *s, const Ast *call)
 {
     const Dim *dim[RANK_MAX];
-    int        rank;
+    int rank;
     if (!shape_arg(s, call, 0, &rank, dim))
         return thing_poison(s);
     Expr *one = expr_const(s, DT_F32, callee_name(call)[0] == 'o', call->span);
-    return thing_value(s, expr_new(s, EX_BROADCAST, sem_type(s, DT_F32, rank, dim), 1, &one,
-                                   call->span));
+    return thing_value(
+        s, expr_new(s, EX_BROADCAST, sem_type(s, DT_F32, rank, dim), 1, &one, call->span));
 }
 
 Thing *builtin_size(Sem *s, const Ast *call)
 {
     Expr *e = sem_eval_value(s, call_arg(call, 0));
-    int   axis;
+    int axis;
     if (!e || !sem_find_axis(s, call_arg(call, 1), e->type, &axis))
         return thing_poison(s);
     return thing_dim(s, e->type->dim[axis], call->span);
@@ -346,7 +347,7 @@ Thing *builtin_iota(Sem *s, const Ast *call)
 static Thing *draw_init(Sem *s, const Ast *call, bool uniform)
 {
     double v[2] = { 0, 0 };
-    int    n = 0;
+    int n = 0;
     for (const Ast *a; n < 2 && (a = call_arg(call, n)); n++) {
         Thing *t = sem_eval(s, a);
         if (t->kind == THING_POISON)
@@ -360,8 +361,9 @@ static Thing *draw_init(Sem *s, const Ast *call, bool uniform)
     t->init = uniform ? SEM_INIT_UNIFORM : SEM_INIT_NORMAL;
     t->real = v[n - 1];
     if (n == 2 && (uniform ? v[0] != -v[1] : v[0] != 0)) {
-        sem_error(s, call->span, uniform ? "uniform(-a, a) is symmetric, or write uniform(a)"
-                                         : "normal(0, std): the mean of an initialiser is 0");
+        sem_error(s, call->span,
+                  uniform ? "uniform(-a, a) is symmetric, or write uniform(a)"
+                          : "normal(0, std): the mean of an initialiser is 0");
         return thing_poison(s);
     }
     if (t->real < 0) {
@@ -374,12 +376,14 @@ static Thing *draw_init(Sem *s, const Ast *call, bool uniform)
 static const char *draw_stream(Sem *s)
 {
     const Frame *f = s->frame;
-    const char  *function = f->inst ? NULL : f->decl->name;
+    const char *function = f->inst ? NULL : f->decl->name;
     while (f && !f->inst)
         f = f->up;
     const char *path = f ? f->inst->path : "";
     const char *base = intern_printf(s->cx, "%s%s%s", path, *path && function ? "." : "",
-                                     function ? function : *path ? "" : "model");
+                                     function ? function
+                                     : *path  ? ""
+                                              : "model");
     int *count = map_get(s->draws, base);
     if (!count) {
         count = NEW(s->arena, int);
@@ -390,11 +394,11 @@ static const char *draw_stream(Sem *s)
 
 Thing *builtin_draw(Sem *s, const Ast *call)
 {
-    bool       uniform = callee_name(call)[0] == 'u';
+    bool uniform = callee_name(call)[0] == 'u';
     const Ast *like = call_named(s, call, "like");
-    Thing     *init = draw_init(s, call, uniform);
+    Thing *init = draw_init(s, call, uniform);
     const Dim *dim[RANK_MAX];
-    int        rank;
+    int rank;
     if (init)
         return init;
     if (like) {
@@ -410,7 +414,7 @@ Thing *builtin_draw(Sem *s, const Ast *call)
     VEC(Expr *) in = { 0 };
     for (CheckedLoop *l = s->loop; l; l = l->parent)
         vec_push(s->arena, &in, l->iter);
-    for (int i = 0; i < in.len / 2; i++) {       /* outermost first */
+    for (int i = 0; i < in.len / 2; i++) { /* outermost first */
         Expr *swap = in.at[i];
         in.at[i] = in.at[in.len - 1 - i];
         in.at[in.len - 1 - i] = swap;

@@ -71,10 +71,7 @@ Thing *thing_new(Sem *s, ThingKind kind, Span at)
     return t;
 }
 
-Thing *thing_poison(Sem *s)
-{
-    return thing_new(s, THING_POISON, (Span){ 0 });
-}
+Thing *thing_poison(Sem *s) { return thing_new(s, THING_POISON, (Span){ 0 }); }
 
 Thing *thing_value(Sem *s, Expr *e)
 {
@@ -107,24 +104,23 @@ Thing *thing_bool(Sem *s, bool yes, Span at)
 const char *thing_text(Sem *s, const Thing *t)
 {
     switch (t->kind) {
-    case THING_POISON:   return "a mistake";
-    case THING_VALUE:    return sem_type_text(s, t->value->type);
-    case THING_DIM:      return arena_printf(s->arena, "the size %s", sem_dim_text(s, t->dim));
-    case THING_REAL:     return arena_printf(s->arena, "the number %g", t->real);
-    case THING_BOOL:     return t->yes ? "true" : "false";
-    case THING_TEXT:     return "a text";
-    case THING_DTYPE:    return "a type";
-    case THING_RANGE:    return "a range";
-    case THING_TUPLE:    return arena_printf(s->arena, "a list of %d", t->items.len);
-    case THING_INIT:     return "an initialiser";
+    case THING_POISON: return "a mistake";
+    case THING_VALUE: return sem_type_text(s, t->value->type);
+    case THING_DIM: return arena_printf(s->arena, "the size %s", sem_dim_text(s, t->dim));
+    case THING_REAL: return arena_printf(s->arena, "the number %g", t->real);
+    case THING_BOOL: return t->yes ? "true" : "false";
+    case THING_TEXT: return "a text";
+    case THING_DTYPE: return "a type";
+    case THING_RANGE: return "a range";
+    case THING_TUPLE: return arena_printf(s->arena, "a list of %d", t->items.len);
+    case THING_INIT: return "an initialiser";
     case THING_DECL:
-        return arena_printf(s->arena, "the %s %s", t->decl->ast->kind == AST_FUNC ? "function"
-                                                                                   : "layer",
-                            t->decl->name);
+        return arena_printf(s->arena, "the %s %s",
+                            t->decl->ast->kind == AST_FUNC ? "function" : "layer", t->decl->name);
     case THING_INSTANCE: return "a layer";
-    case THING_STACK:    return "a stack of layers";
-    case THING_PARAM:    return "a parameter";
-    case THING_ITER:     return "a loop's number";
+    case THING_STACK: return "a stack of layers";
+    case THING_PARAM: return "a parameter";
+    case THING_ITER: return "a loop's number";
     }
     return "?";
 }
@@ -178,7 +174,7 @@ Diag *sem_error(Sem *s, Span at, const char *fmt, ...)
     text_addv(&t, fmt, ap);
     va_end(ap);
     Diag *d = diag_error(s->cx, here, "%s", t.at);
-    Late  late = { d, frame_copy(s, s->frame) };
+    Late late = { d, frame_copy(s, s->frame) };
     vec_push(s->arena, &s->late, late);
     return d;
 }
@@ -216,7 +212,7 @@ void sem_hint(Diag *d, const char *fmt, ...)
 {
     if (!d)
         return;
-    char    text[400];
+    char text[400];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -230,7 +226,7 @@ void sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e)
         return;
     const char *text = ast ? ast_expr_text(s->cx, ast) : NULL;
     const char *name = e->kind == EX_PARAM ? s->out->params.at[e->index].path : e->name;
-    bool        in_prelude = s->frame && s->frame->decl && s->frame->decl->prelude;
+    bool in_prelude = s->frame && s->frame->decl && s->frame->decl->prelude;
     if (!text || strlen(text) >= 40 || in_prelude)
         text = name ? name : "this";
     sem_note(s, d, e->span, "%s is %s", text, sem_type_text(s, e->type));
@@ -262,8 +258,7 @@ static const Ast *declared_later(const Sem *s, const char *name)
 {
     for (int i = 0; i < s->file->items.len; i++) {
         const Ast *a = s->file->items.at[i];
-        if ((a->kind == AST_CONST || a->kind == AST_BATCH || a->kind == AST_DIM)
-            && a->name == name)
+        if ((a->kind == AST_CONST || a->kind == AST_BATCH || a->kind == AST_DIM) && a->name == name)
             return a;
     }
     return NULL;

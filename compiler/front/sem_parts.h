@@ -9,70 +9,76 @@
 
 #include "front/sem.h"
 
-typedef struct Sem      Sem;
-typedef struct Thing    Thing;
-typedef struct Scope    Scope;
-typedef struct Decl     Decl;
+typedef struct Sem Sem;
+typedef struct Thing Thing;
+typedef struct Scope Scope;
+typedef struct Decl Decl;
 typedef struct Instance Instance;
-typedef struct Select   Select;
-typedef struct Frame    Frame;
-typedef VEC(Thing *)    ThingList;
+typedef struct Select Select;
+typedef struct Frame Frame;
+typedef VEC(Thing *) ThingList;
 
 /* ---- things -------------------------------------------------------------------------------- */
 
 typedef enum {
-    THING_POISON,       /* of a mistake that is reported; silent in every use                   */
-    THING_VALUE,        /* value: a tensor                                                      */
-    THING_DIM,          /* dim: a whole number that may depend on sizes; value: what it is as a
+    THING_POISON,   /* of a mistake that is reported; silent in every use */
+    THING_VALUE,    /* value: a tensor */
+    THING_DIM,      /* dim: a whole number that may depend on sizes; value: what it is as a
                            number where that differs (a division of run-time sizes), or NULL    */
-    THING_REAL,         /* real                                                                 */
-    THING_BOOL,         /* yes                                                                  */
-    THING_TEXT,         /* text                                                                 */
-    THING_DTYPE,        /* dtype: the names int, real, bool                                     */
-    THING_RANGE,        /* dim..to                                                              */
-    THING_TUPLE,        /* items                                                                */
-    THING_INIT,         /* init, real: an initialiser                                           */
-    THING_DECL,         /* decl: a layer or function by name                                    */
-    THING_INSTANCE,     /* inst, select: a layer with its parameters                            */
-    THING_STACK,        /* inst, select: a stack of them, still to be indexed                   */
-    THING_PARAM,        /* index: a parameter of the layer in whose scope it stands             */
-    THING_ITER,         /* loop, dim: iteration of loop plus dim                                */
+    THING_REAL,     /* real */
+    THING_BOOL,     /* yes */
+    THING_TEXT,     /* text */
+    THING_DTYPE,    /* dtype: the names int, real, bool */
+    THING_RANGE,    /* dim..to */
+    THING_TUPLE,    /* items */
+    THING_INIT,     /* init, real: an initialiser */
+    THING_DECL,     /* decl: a layer or function by name */
+    THING_INSTANCE, /* inst, select: a layer with its parameters */
+    THING_STACK,    /* inst, select: a stack of them, still to be indexed */
+    THING_PARAM,    /* index: a parameter of the layer in whose scope it stands */
+    THING_ITER,     /* loop, dim: iteration of loop plus dim */
 } ThingKind;
 
 /* part divides whole: said by whole / part where it is used as a size. */
-typedef struct Claim { const Dim *whole, *part; const struct Claim *next; } Claim;
+typedef struct Claim {
+    const Dim *whole, *part;
+    const struct Claim *next;
+} Claim;
 
 struct Thing {
-    ThingKind    kind;
-    bool         literal;                       /* DIM: a bare number in the source             */
-    const Claim *claims;                        /* DIM                                          */
-    Span         span;                          /* where it is declared or computed             */
-    Expr        *value;
-    const Dim   *dim, *to;
-    int          index;
-    double       real;
-    bool         yes;
-    const char  *text;
-    DType        dtype;
-    SemInit      init;
-    Decl        *decl;
-    Instance    *inst;
+    ThingKind kind;
+    bool literal;        /* DIM: a bare number in the source */
+    const Claim *claims; /* DIM */
+    Span span;           /* where it is declared or computed */
+    Expr *value;
+    const Dim *dim, *to;
+    int index;
+    double real;
+    bool yes;
+    const char *text;
+    DType dtype;
+    SemInit init;
+    Decl *decl;
+    Instance *inst;
     const Select *select;
     CheckedLoop *loop;
-    ThingList    items;
+    ThingList items;
 };
 
 /* A layer, function or model with the scope it was declared in. */
 struct Decl {
     const char *name;
-    const Ast  *ast;
-    Scope      *scope;
-    bool        prelude;
-    bool        building;                       /* being instantiated: to find recursion        */
-    int         calls;                          /* being applied: to find recursion             */
+    const Ast *ast;
+    Scope *scope;
+    bool prelude;
+    bool building; /* being instantiated: to find recursion */
+    int calls;     /* being applied: to find recursion */
 };
 
-typedef struct { const char *name; Thing *thing; } Binding;
+typedef struct {
+    const char *name;
+    Thing *thing;
+} Binding;
 
 /* Two name spaces: values (with sizes and constants), and layers. */
 struct Scope {
@@ -82,77 +88,80 @@ struct Scope {
 
 /* A layer built at one place: its bracket arguments, parameters and sublayers live in scope. */
 struct Instance {
-    Decl       *decl;
-    Scope      *scope;
-    const char *path;                           /* "h.*.attn", "" for the model                 */
-    const char *under;                          /* "h_attn": the path for names of values       */
-    int         group;                          /* of its parameters                            */
-    const Dim  *count;                          /* THING_STACK: how many                        */
-    Span        span;
-    bool        used;
+    Decl *decl;
+    Scope *scope;
+    const char *path;  /* "h.*.attn", "" for the model */
+    const char *under; /* "h_attn": the path for names of values */
+    int group;         /* of its parameters */
+    const Dim *count;  /* THING_STACK: how many */
+    Span span;
+    bool used;
 };
 
 /* Which element of each enclosing stack is meant, outermost first. */
 struct Select {
     const Select *outer;
-    CheckedLoop  *loop;                         /* iteration of loop + at; or NULL: element at  */
-    const Dim    *at;
+    CheckedLoop *loop; /* iteration of loop + at; or NULL: element at */
+    const Dim *at;
 };
 
 /* One application of a function, layer or model. */
 struct Frame {
-    Frame        *up;
-    Decl         *decl;
-    Instance     *inst;                         /* NULL for functions                           */
+    Frame *up;
+    Decl *decl;
+    Instance *inst; /* NULL for functions */
     const Select *select;
-    Scope        *scope;
-    Span          call;                         /* where it is applied, in the caller           */
-    Span          user;                         /* the same, in the user's file                 */
-    const char   *statement;                    /* name for values of the current statement     */
-    const Dim   **rest;                         /* what ... stands for; NULL: nothing yet       */
-    int           n_rest;
-    Thing        *result;                       /* after return                                 */
-    bool          builds;                       /* a layer is being built, not applied          */
-    bool          failed;                       /* a statement was wrong: what it binds may lack */
-    CheckedLoop  *loop;                         /* loop around the application                  */
-    ThingList    *yields;                       /* of the innermost scan in this frame          */
+    Scope *scope;
+    Span call;             /* where it is applied, in the caller */
+    Span user;             /* the same, in the user's file */
+    const char *statement; /* name for values of the current statement */
+    const Dim **rest;      /* what ... stands for; NULL: nothing yet */
+    int n_rest;
+    Thing *result;     /* after return */
+    bool builds;       /* a layer is being built, not applied */
+    bool failed;       /* a statement was wrong: what it binds may lack */
+    CheckedLoop *loop; /* loop around the application */
+    ThingList *yields; /* of the innermost scan in this frame */
 };
 
-typedef struct { Diag *d; Frame *frame; } Late;
+typedef struct {
+    Diag *d;
+    Frame *frame;
+} Late;
 
 struct Sem {
-    Context          *cx;
-    Arena            *arena;
-    Dims             *dims;
-    Checked          *out;
-    const Ast        *file;                     /* the declarations of the user                 */
+    Context *cx;
+    Arena *arena;
+    Dims *dims;
+    Checked *out;
+    const Ast *file; /* the declarations of the user */
     const SemOptions *opt;
-    Scope            *prelude, *global;
-    Decl             *model;
-    Instance         *main;
-    Frame            *frame;
-    Frame            *matching;                 /* whose signature sem_match_type reads          */
-    CheckedLoop      *loop;
-    bool              training;                 /* of the phase being evaluated                 */
-    bool              declaring;                /* building instances: no values exist          */
-    CheckedPhase     *phase;
-    const Ast        *loss;                     /* the loss statement of this phase             */
-    const char       *slot_name;                /* of means of the model's current statement    */
-    Map              *draws;                    /* path -> number of draws so far (boxed int)   */
-    Map              *mean_slots;               /* place -> MeanPlace, see sem_loss.c           */
-    VEC(Expr *)       param_values, input_values;        /* of this phase                       */
-    VEC(Symbol *)     batches;
-    Map              *defines;                  /* name -> Define, those not used yet           */
-    VEC(Span)         reported;
-    VEC(Late)         late;                     /* messages and where they were made            */
+    Scope *prelude, *global;
+    Decl *model;
+    Instance *main;
+    Frame *frame;
+    Frame *matching; /* whose signature sem_match_type reads */
+    CheckedLoop *loop;
+    bool training;  /* of the phase being evaluated */
+    bool declaring; /* building instances: no values exist */
+    CheckedPhase *phase;
+    const Ast *loss;                        /* the loss statement of this phase */
+    const char *slot_name;                  /* of means of the model's current statement */
+    Map *draws;                             /* path -> number of draws so far (boxed int) */
+    Map *mean_slots;                        /* place -> MeanPlace, see sem_loss.c */
+    VEC(Expr *) param_values, input_values; /* of this phase */
+    VEC(Symbol *) batches;
+    Map *defines; /* name -> Define, those not used yet */
+    VEC(Span) reported;
+    VEC(Late) late; /* messages and where they were made */
 };
 
 /* ---- sem_names.c: scopes, messages --------------------------------------------------------- */
 
 Scope *scope_new(Sem *s, Scope *parent);
-void   scope_set(Sem *s, Scope *sc, const char *name, Thing *t);          /* new or replaced    */
-void   scope_set_layer(Sem *s, Scope *sc, const char *name, Thing *t);
-Thing *scope_find(const Scope *sc, const char *name);                     /* here and outwards  */
+void scope_set(Sem *s, Scope *sc, const char *name, Thing *t); /* new or replaced */
+void scope_set_layer(Sem *s, Scope *sc, const char *name, Thing *t);
+Thing *scope_find(const Scope *sc, const char *name); /* here and outwards */
 Thing *scope_find_layer(const Scope *sc, const char *name);
 Thing *scope_find_here(const Scope *sc, const char *name);
 
@@ -162,60 +171,60 @@ Thing *thing_value(Sem *s, Expr *e);
 Thing *thing_dim(Sem *s, const Dim *d, Span at);
 Thing *thing_real(Sem *s, double v, Span at);
 Thing *thing_bool(Sem *s, bool yes, Span at);
-const char *thing_text(Sem *s, const Thing *t);           /* "real[B,T]", "a layer": messages   */
+const char *thing_text(Sem *s, const Thing *t); /* "real[B,T]", "a layer": messages */
 
 /* The place in the user's file: in a prelude function, the call of it. */
-Span  sem_here(const Sem *s, Span at);
+Span sem_here(const Sem *s, Span at);
 /* NULL when the same place is already reported; sem_note and the others accept NULL. */
 Diag *sem_error(Sem *s, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
-void  sem_mark(Diag *d, Span at);
-void  sem_note(Sem *s, Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(4, 5);
-void  sem_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);         /* under 400 bytes  */
-void  sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e);     /* "x is [B,T]"       */
-void  sem_note_dim(Sem *s, Diag *d, const Dim *dim);      /* where its symbols are declared     */
+void sem_mark(Diag *d, Span at);
+void sem_note(Sem *s, Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(4, 5);
+void sem_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);      /* under 400 bytes */
+void sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e); /* "x is [B,T]" */
+void sem_note_dim(Sem *s, Diag *d, const Dim *dim); /* where its symbols are declared */
 Diag *sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layers);
-void  sem_did_you_mean(Diag *d, const char *word, const char *const *candidates, int n);
-const char *sem_dim_text(Sem *s, const Dim *d);           /* "T", "3*C = 384"                   */
-const char *sem_type_text(Sem *s, const Type *t);         /* "[B,T]", "int[B,T]"                */
-void  sem_finish_messages(Sem *s);
+void sem_did_you_mean(Diag *d, const char *word, const char *const *candidates, int n);
+const char *sem_dim_text(Sem *s, const Dim *d);   /* "T", "3*C = 384" */
+const char *sem_type_text(Sem *s, const Type *t); /* "[B,T]", "int[B,T]" */
+void sem_finish_messages(Sem *s);
 
 /* ---- sem_const.c: compile-time values ------------------------------------------------------ */
 
-void   sem_declare_const(Sem *s, Scope *sc, const Ast *a, bool top);
-void   sem_declare_dim(Sem *s, const Ast *a);
-void   sem_add_condition(Sem *s, const Ast *cond);
-bool   thing_number(const Thing *t, double *v);           /* a number known while compiling     */
-bool   thing_whole(const Thing *t, int64_t *v);
-const Dim *sem_eval_dim(Sem *s, const Ast *a, const char *what);     /* NULL after an error     */
+void sem_declare_const(Sem *s, Scope *sc, const Ast *a, bool top);
+void sem_declare_dim(Sem *s, const Ast *a);
+void sem_add_condition(Sem *s, const Ast *cond);
+bool thing_number(const Thing *t, double *v); /* a number known while compiling */
+bool thing_whole(const Thing *t, int64_t *v);
+const Dim *sem_eval_dim(Sem *s, const Ast *a, const char *what); /* NULL after an error */
 const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what);
-bool   sem_eval_bool(Sem *s, const Ast *a, const char *what, bool *yes);
+bool sem_eval_bool(Sem *s, const Ast *a, const char *what, bool *yes);
 /* Both operands known while compiling: the result, NULL if it is not such a case. */
 Thing *const_binary(Sem *s, const Ast *a, Thing *l, Thing *r);
 Thing *const_unary(Sem *s, const Ast *a, Thing *t);
-Thing *const_math(Sem *s, const char *name, const Thing *t, Span at);    /* sqrt(2), exp(1)     */
-bool   sem_known_le(Sem *s, const Dim *a, const Dim *b);  /* proven, with the declared limits   */
-bool   sem_require_le(Sem *s, Span at, const Dim *a, const Dim *b, const char *what);
+Thing *const_math(Sem *s, const char *name, const Thing *t, Span at); /* sqrt(2), exp(1) */
+bool sem_known_le(Sem *s, const Dim *a, const Dim *b); /* proven, with the declared limits */
+bool sem_require_le(Sem *s, Span at, const Dim *a, const Dim *b, const char *what);
 
 /* ---- sem_shape.c: types, dims, axes -------------------------------------------------------- */
 
 const Type *sem_type(Sem *s, DType t, int rank, const Dim *const *dim);
 /* The type written, all names known; NULL after an error. */
 const Type *sem_eval_type(Sem *s, const Ast *type, const char *what);
-bool   sem_type_dtype(Sem *s, const Ast *type, DType *dtype);
+bool sem_type_dtype(Sem *s, const Ast *type, DType *dtype);
 /* Binds the fresh names of a signature's type to e's sizes. Two rounds: names, then formulas. */
-bool   sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who,
-                      int round);
+bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who,
+                    int round);
 const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b);
-bool   sem_find_axis(Sem *s, const Ast *a, const Type *t, int *axis);    /* name or number      */
-bool   sem_find_axes(Sem *s, const Ast *a, const Type *t, int *n, int *axes);
-int    sem_batch_axis(const Type *t);                     /* -1 = none                          */
-bool   sem_is_one(const Dim *d);                          /* the literal 1                      */
+bool sem_find_axis(Sem *s, const Ast *a, const Type *t, int *axis); /* name or number */
+bool sem_find_axes(Sem *s, const Ast *a, const Type *t, int *n, int *axes);
+int sem_batch_axis(const Type *t); /* -1 = none */
+bool sem_is_one(const Dim *d);     /* the literal 1 */
 
 /* ---- sem_value.c: making Exprs ------------------------------------------------------------- */
 
 Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *in, Span at);
-Expr *expr_named(Expr *e, const char *name);              /* a name of the user's        */
-Expr *expr_hinted(Expr *e, const char *name);             /* a name until the user gives one    */
+Expr *expr_named(Expr *e, const char *name);  /* a name of the user's */
+Expr *expr_hinted(Expr *e, const char *name); /* a name until the user gives one */
 Expr *expr_const(Sem *s, DType t, double v, Span at);
 Expr *expr_dim(Sem *s, DType t, const Dim *d, Span at);
 Expr *expr_point(Sem *s, const char *op, const Type *type, int n_in, Expr *const *in, Span at);
@@ -233,49 +242,49 @@ Expr *expr_param(Sem *s, int index, const Select *select, Span at);
 
 Thing *sem_eval(Sem *s, const Ast *a);
 /* The tensor that t stands for; literals take the type like (may be DT_COUNT: their own). */
-Expr  *sem_to_value(Sem *s, Thing *t, DType like, const Ast *a);
-Expr  *sem_eval_value(Sem *s, const Ast *a);              /* NULL after an error                */
+Expr *sem_to_value(Sem *s, Thing *t, DType like, const Ast *a);
+Expr *sem_eval_value(Sem *s, const Ast *a); /* NULL after an error */
 Thing *sem_binary(Sem *s, const Ast *a, Thing *l, Thing *r);
 /* Applies a pointwise op to operands of any shapes; kind: 'n' numbers, 'r' reals, 'c' compares,
    'l' logic. NULL after an error. */
-Expr  *sem_point(Sem *s, const Ast *a, const char *op, char kind, Expr *l, Expr *r);
-bool   sem_no_mixing(Sem *s, Span at, const Dim *d, const char *what);    /* d is no sample axis  */
-bool   sem_check_means(Sem *s, const Ast *a, unsigned deps);
-Expr  *sem_matmul(Sem *s, const Ast *a, Expr *l, Expr *r);                /* sem_index.c          */
+Expr *sem_point(Sem *s, const Ast *a, const char *op, char kind, Expr *l, Expr *r);
+bool sem_no_mixing(Sem *s, Span at, const Dim *d, const char *what); /* d is no sample axis */
+bool sem_check_means(Sem *s, const Ast *a, unsigned deps);
+Expr *sem_matmul(Sem *s, const Ast *a, Expr *l, Expr *r); /* sem_index.c */
 
 /* ---- sem_index.c: brackets behind a value -------------------------------------------------- */
 
 Thing *sem_index(Sem *s, const Ast *a, Expr *e);
-Expr  *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids);
-bool   sem_in_loop(const Expr *e, const CheckedLoop *loop);               /* does it need loop?   */
+Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids);
+bool sem_in_loop(const Expr *e, const CheckedLoop *loop); /* does it need loop? */
 
 /* ---- sem_call.c: applying functions and layers --------------------------------------------- */
 
 Thing *sem_call(Sem *s, const Ast *a);
-Thing *sem_lookup_layer(Sem *s, const Ast *a);            /* h, h[i], enc.h; NULL if no layer   */
-bool   sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *into);
+Thing *sem_lookup_layer(Sem *s, const Ast *a); /* h, h[i], enc.h; NULL if no layer */
+bool sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *into);
 Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *scope,
                  const Ast *call);
-void   frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call);
-void   frame_pop(Sem *s);
+void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call);
+void frame_pop(Sem *s);
 
 /* ---- sem_builtin.c, sem_move.c: primitives ----------------------------------------- */
 
 typedef struct {
     const char *name;
-    const char *form;                           /* "sum(x, over: axis)": for messages           */
-    int         least, most;                    /* positional arguments                         */
-    const char *named;                          /* named ones, separated by blanks              */
-    Thing     *(*apply)(Sem *s, const Ast *call);
+    const char *form;  /* "sum(x, over: axis)": for messages */
+    int least, most;   /* positional arguments */
+    const char *named; /* named ones, separated by blanks */
+    Thing *(*apply)(Sem *s, const Ast *call);
 } Builtin;
 
 const Builtin *builtin_find(const char *name);
-int   builtin_count(void);
+int builtin_count(void);
 const Builtin *builtin_at(int i);
-const Ast *call_arg(const Ast *call, int i);              /* positional, or NULL                */
+const Ast *call_arg(const Ast *call, int i); /* positional, or NULL */
 const Ast *call_named(Sem *s, const Ast *call, const char *name);
-bool  sem_eval_shape(Sem *s, const AstList *items, bool args, int *rank, const Dim **dim);
-Thing *builtin_mean(Sem *s, const Ast *call);             /* sem_loss.c                         */
+bool sem_eval_shape(Sem *s, const AstList *items, bool args, int *rank, const Dim **dim);
+Thing *builtin_mean(Sem *s, const Ast *call); /* sem_loss.c */
 Thing *builtin_draw(Sem *s, const Ast *call);
 Thing *builtin_reshape(Sem *s, const Ast *call);
 Thing *builtin_transpose(Sem *s, const Ast *call);
@@ -292,47 +301,51 @@ Thing *builtin_iota(Sem *s, const Ast *call);
 
 Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const char *under,
                     int group, Span at);
-int   sem_add_param(Sem *s, const Ast *a, const Type *type, SemRole role);
-void  sem_declare_statement(Sem *s, const Ast *a);        /* params, sublayers; ignores others  */
-void  sem_check_params(Sem *s);
+int sem_add_param(Sem *s, const Ast *a, const Type *type, SemRole role);
+void sem_declare_statement(Sem *s, const Ast *a); /* params, sublayers; ignores others */
+void sem_check_params(Sem *s);
 
 /* ---- sem_init.c: states, initialisers ------------------------------------------------------ */
 
-void  sem_set_init(Sem *s, int param, const Ast *value);
-void  sem_override_init(Sem *s, const Ast *a);            /* wte.weight ~ normal(0, 0.02)       */
-void  sem_declare_state(Sem *s, const Ast *a);
+void sem_set_init(Sem *s, int param, const Ast *value);
+void sem_override_init(Sem *s, const Ast *a); /* wte.weight ~ normal(0, 0.02) */
+void sem_declare_state(Sem *s, const Ast *a);
 
 /* ---- sem_body.c: statements ---------------------------------------------------------------- */
 
-void   sem_run(Sem *s, const Ast *block);
-void   sem_bind(Sem *s, const AstList *names, Thing *t, const Ast *value);
-const char *sem_value_name(Sem *s, const char *name);     /* "h_attn_q": the path in front      */
-bool   sem_at_model(Sem *s, const Ast *a, const char *what);
-void   sem_run_model(Sem *s, bool training);
+void sem_run(Sem *s, const Ast *block);
+void sem_bind(Sem *s, const AstList *names, Thing *t, const Ast *value);
+const char *sem_value_name(Sem *s, const char *name); /* "h_attn_q": the path in front */
+bool sem_at_model(Sem *s, const Ast *a, const char *what);
+void sem_run_model(Sem *s, bool training);
 
 /* ---- sem_loop.c: loops that stay loops ----------------------------------------------------- */
 
-void   sem_loop(Sem *s, const Ast *a);
-void   sem_unroll(Sem *s, const Ast *a);
-Thing *sem_scan(Sem *s, const Ast *a);                    /* the stacked yields                 */
-bool   sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64_t hi);
+void sem_loop(Sem *s, const Ast *a);
+void sem_unroll(Sem *s, const Ast *a);
+Thing *sem_scan(Sem *s, const Ast *a); /* the stacked yields */
+bool sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64_t hi);
 
 /* ---- sem_loss.c: means, losses, metrics, outputs ------------------------------------------- */
 
-void  sem_loss_statement(Sem *s, const Ast *a);
-void  sem_metric_statement(Sem *s, const Ast *a);
-void  sem_output_statement(Sem *s, const Ast *a);
-void  sem_mark_used(Sem *s);                              /* what the loss reaches              */
+void sem_loss_statement(Sem *s, const Ast *a);
+void sem_metric_statement(Sem *s, const Ast *a);
+void sem_output_statement(Sem *s, const Ast *a);
+void sem_mark_used(Sem *s); /* what the loss reaches */
 
 /* ---- sem_train.c, sem_data.c: the train block ---------------------------------------------- */
 
-void sem_train(Sem *s, const Ast *train);                 /* NULL: the defaults                 */
-const char *setting_key(Sem *s, int k);                   /* "batch"; NULL behind the last      */
+void sem_train(Sem *s, const Ast *train); /* NULL: the defaults */
+const char *setting_key(Sem *s, int k);   /* "batch"; NULL behind the last */
 void sem_train_data(Sem *s, const Ast *setting);
 bool train_whole(Sem *s, const Ast *a, const char *what, int64_t least, int64_t *v);
 bool train_number(Sem *s, const Ast *a, const char *what, double least, double most, double *v);
 /* Splits name(args): each argument by its name, the first `places` of `names` by position too. */
-typedef struct { const char *names; int places; const Ast *value[8]; } TrainCall;
+typedef struct {
+    const char *names;
+    int places;
+    const Ast *value[8];
+} TrainCall;
 bool train_call(Sem *s, const Ast *a, TrainCall *call);
 
 #endif

@@ -31,7 +31,7 @@ int sem_batch_axis(const Type *t)
 bool sem_type_dtype(Sem *s, const Ast *type, DType *dtype)
 {
     static const char *const words[] = { "real", "int", "bool" };
-    static const DType       types[] = { DT_F32, DT_I32, DT_BOOL };
+    static const DType types[] = { DT_F32, DT_I32, DT_BOOL };
     *dtype = DT_F32;
     if (!type->name)
         return true;
@@ -55,7 +55,7 @@ static void poison_constants(Sem *s, const Ast *a)
     Scope *sc = a->kind == AST_NAME && s->frame ? s->frame->scope : NULL;
     for (; sc; sc = sc->parent) {
         const Thing *t = scope_find_here(sc, a->name);
-        int64_t      v;
+        int64_t v;
         if (t && thing_whole(t, &v)) {
             scope_set(s, sc, a->name, thing_poison(s));
             return;
@@ -66,10 +66,10 @@ static void poison_constants(Sem *s, const Ast *a)
 static const Dim *eval_size(Sem *s, const Ast *a, const char *what)
 {
     const Dim *d = sem_eval_dim(s, a, "a size");
-    int64_t    v;
+    int64_t v;
     if (d && dim_value(d, &v) && v < 1) {
-        Diag *diag = sem_error(s, a->span, "size %s of %s must be at least 1",
-                               sem_dim_text(s, d), what);
+        Diag *diag = sem_error(s, a->span, "size %s of %s must be at least 1", sem_dim_text(s, d),
+                               what);
         sem_note_dim(s, diag, d);
         poison_constants(s, a);
         return NULL;
@@ -87,9 +87,9 @@ static bool too_many_axes(Sem *s, Span at, int rank)
 
 const Type *sem_eval_type(Sem *s, const Ast *type, const char *what)
 {
-    DType      dtype;
+    DType dtype;
     const Dim *dim[RANK_MAX];
-    bool       fine = sem_type_dtype(s, type, &dtype);
+    bool fine = sem_type_dtype(s, type, &dtype);
     if (too_many_axes(s, type->span, type->items.len))
         return NULL;
     for (int i = 0; i < type->items.len; i++) {
@@ -149,7 +149,7 @@ static Thing *find_own(const Sem *s, const char *name)
         if (t)
             return t;
     }
-    Thing  *outside = scope_find(f->decl->scope, name);
+    Thing *outside = scope_find(f->decl->scope, name);
     int64_t v;
     return outside && thing_whole(outside, &v) ? outside : NULL;
 }
@@ -159,8 +159,9 @@ static const char *signature_text(Sem *s, const Ast *type)
     Text out = text_new(s->arena);
     text_add(&out, "%s[", type->name ? type->name : "");
     for (int i = 0; i < type->items.len; i++)
-        text_add(&out, "%s%s", i ? ", " : "", type->items.at[i]->kind == AST_ELLIPSIS
-                 ? "..." : ast_expr_text(s->cx, type->items.at[i]));
+        text_add(&out, "%s%s", i ? ", " : "",
+                 type->items.at[i]->kind == AST_ELLIPSIS ? "..."
+                                                         : ast_expr_text(s->cx, type->items.at[i]));
     text_put(&out, "]");
     return out.at;
 }
@@ -168,9 +169,9 @@ static const char *signature_text(Sem *s, const Ast *type)
 static void mismatch(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who,
                      const Ast *item, const Dim *want, const Dim *got)
 {
-    Span        at = arg ? arg->span : e->span;
+    Span at = arg ? arg->span : e->span;
     const char *wanted = signature_text(s, type), *is = sem_type_text(s, e->type);
-    Diag       *d;
+    Diag *d;
     if (want && item->kind != AST_NUMBER)
         d = sem_error(s, at, "%s must be %s with %s = %s, but is %s: %s here", who, wanted,
                       ast_expr_text(s->cx, item), sem_dim_text(s, want), is, sem_dim_text(s, got));
@@ -208,8 +209,7 @@ static bool match_size(Sem *s, const Ast *type, const Expr *e, const Ast *arg, c
     return false;
 }
 
-static bool match_rest(Sem *s, const Expr *e, const Ast *arg, const char *who,
-                       int at, int n)
+static bool match_rest(Sem *s, const Expr *e, const Ast *arg, const char *who, int at, int n)
 {
     Frame *f = s->matching;
     if (!f->rest) {
@@ -223,9 +223,10 @@ static bool match_rest(Sem *s, const Expr *e, const Ast *arg, const char *who,
     for (int i = 0; same && i < n; i++)
         same = dim_same(f->rest[i], e->type->dim[at + i]);
     if (!same) {
-        Diag *d = sem_error(s, arg ? arg->span : e->span, "%s is %s: its ... stands for other "
-                            "sizes than that of the arguments before", who,
-                            sem_type_text(s, e->type));
+        Diag *d = sem_error(s, arg ? arg->span : e->span,
+                            "%s is %s: its ... stands for other "
+                            "sizes than that of the arguments before",
+                            who, sem_type_text(s, e->type));
         sem_note_value(s, d, arg, e);
     }
     return same;
@@ -262,8 +263,9 @@ bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, cons
         Diag *d = sem_error(s, arg ? arg->span : e->span, "%s must be %s, but is %s", who,
                             words[dtype], words[e->type->dtype]);
         sem_note_value(s, d, arg, e);
-        sem_hint(d, dtype == DT_BOOL ? "bool(x) is true where x is not 0"
-                  : dtype == DT_I32 ? "int(x) drops the fraction" : "real(x) converts");
+        sem_hint(d, dtype == DT_BOOL  ? "bool(x) is true where x is not 0"
+                    : dtype == DT_I32 ? "int(x) drops the fraction"
+                                      : "real(x) converts");
         return false;
     }
     if (round == 1 && type->value && !match_range(s, type, e, arg, who))
@@ -278,14 +280,15 @@ bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, cons
         mismatch(s, type, e, arg, who, NULL, NULL, NULL);
         return false;
     }
-    int  extra = rank - n;                      /* axes more than items */
+    int extra = rank - n; /* axes more than items */
     bool fine = true;
     for (int i = 0; i < n; i++) {
         if (i == rest)
             fine = match_rest(s, e, arg, who, i, extra + 1) && fine;
         else
             fine = match_size(s, type, e, arg, who, round, type->items.at[i],
-                              e->type->dim[rest >= 0 && i > rest ? i + extra : i]) && fine;
+                              e->type->dim[rest >= 0 && i > rest ? i + extra : i])
+                   && fine;
         if (!fine)
             return false;
     }
@@ -297,7 +300,7 @@ bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, cons
 static void broadcast_error(Sem *s, const Ast *at, const Expr *a, const Expr *b, const Dim *x,
                             const Dim *y)
 {
-    bool  binary = at->kind == AST_BINARY;
+    bool binary = at->kind == AST_BINARY;
     Diag *d = sem_error(s, at->at, "sizes differ in %s: %s against %s", ast_expr_text(s->cx, at),
                         sem_dim_text(s, x), sem_dim_text(s, y));
     if (binary) {
@@ -322,9 +325,10 @@ static bool spread_twice(const Type *out, const Expr *a, const Expr *b, int *axi
             const Expr *operand[2] = { a, b };
             for (int k = 0; k < 2; k++) {
                 const Type *t = operand[k]->type;
-                int         skip = out->rank - t->rank;
-                both = both || (i >= skip && !sem_is_one(t->dim[i - skip])
-                                && !sem_is_one(t->dim[j - skip]));
+                int skip = out->rank - t->rank;
+                both = both
+                       || (i >= skip && !sem_is_one(t->dim[i - skip])
+                           && !sem_is_one(t->dim[j - skip]));
             }
             *axis = i;
             if (!both)
@@ -337,16 +341,16 @@ static bool spread_twice(const Type *out, const Expr *a, const Expr *b, int *axi
 const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b)
 {
     const Type *ta = a->type, *tb = b->type;
-    int         rank = ta->rank > tb->rank ? ta->rank : tb->rank, axis;
-    const Dim  *dim[RANK_MAX];
-    int64_t     number;
+    int rank = ta->rank > tb->rank ? ta->rank : tb->rank, axis;
+    const Dim *dim[RANK_MAX];
+    int64_t number;
     for (int i = 0; i < rank; i++) {
-        int        ia = i - (rank - ta->rank), ib = i - (rank - tb->rank);
+        int ia = i - (rank - ta->rank), ib = i - (rank - tb->rank);
         const Dim *x = ia < 0 ? NULL : ta->dim[ia], *y = ib < 0 ? NULL : tb->dim[ib];
         if (!x || !y)
             dim[i] = x ? x : y;
         else if (dim_same(x, y))
-            dim[i] = dim_literal(x, &number) ? y : x;           /* the one with a name */
+            dim[i] = dim_literal(x, &number) ? y : x; /* the one with a name */
         else if (sem_is_one(x) || sem_is_one(y))
             dim[i] = sem_is_one(x) ? y : x;
         else {
@@ -356,9 +360,8 @@ const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b)
     }
     const Type *out = sem_type(s, ta->dtype, rank, dim);
     if (ta->rank && tb->rank && spread_twice(out, a, b, &axis)) {
-        Diag *d = sem_error(s, at->at, "%s would have %s on two axes: %s",
-                            ast_expr_text(s->cx, at), dim_text(s->cx, out->dim[axis]),
-                            sem_type_text(s, out));
+        Diag *d = sem_error(s, at->at, "%s would have %s on two axes: %s", ast_expr_text(s->cx, at),
+                            dim_text(s->cx, out->dim[axis]), sem_type_text(s, out));
         sem_note_value(s, d, at->kind == AST_BINARY ? at->left : NULL, a);
         sem_note_value(s, d, at->kind == AST_BINARY ? at->right : NULL, b);
         sem_hint(d, "if that is meant, say it: broadcast(x, [.., %s, .., %s])",
@@ -422,9 +425,9 @@ bool sem_find_axis(Sem *s, const Ast *a, const Type *t, int *axis)
 /* One axis or several in parentheses; ascending. */
 bool sem_find_axes(Sem *s, const Ast *a, const Type *t, int *n, int *axes)
 {
-    bool   seen[RANK_MAX] = { false };
+    bool seen[RANK_MAX] = { false };
     Thing *th = sem_eval(s, a);
-    int    count = th->kind == THING_TUPLE ? th->items.len : 1;
+    int count = th->kind == THING_TUPLE ? th->items.len : 1;
     for (int i = 0; i < count; i++) {
         int axis;
         if (!axis_of_thing(s, th->kind == THING_TUPLE ? th->items.at[i] : th, a, t, &axis))

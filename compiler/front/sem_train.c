@@ -12,7 +12,7 @@
 
 bool train_whole(Sem *s, const Ast *a, const char *what, int64_t least, int64_t *v)
 {
-    const Ast   *value = a->kind == AST_EVERY ? a->value : a;
+    const Ast *value = a->kind == AST_EVERY ? a->value : a;
     const Thing *t = sem_eval(s, value);
     if (t->kind == THING_POISON)
         return false;
@@ -40,7 +40,7 @@ bool train_number(Sem *s, const Ast *a, const char *what, double least, double m
 static int name_index(const char *names, const char *name)
 {
     size_t len = strlen(name);
-    int    k = 0;
+    int k = 0;
     for (const char *p = names; *p; k++) {
         size_t n = strcspn(p, " ");
         if (n == len && strncmp(p, name, n) == 0)
@@ -66,7 +66,7 @@ bool train_call(Sem *s, const Ast *a, TrainCall *call)
     int next = 0;
     for (int i = 0; i < a->args.len; i++) {
         const Ast *arg = a->args.at[i];
-        int        k = arg->name ? name_index(call->names, arg->name) : next++;
+        int k = arg->name ? name_index(call->names, arg->name) : next++;
         if (k < 0) {
             Diag *d = sem_error(s, arg->at, "%s has no argument %s", a->left->name, arg->name);
             suggest_word(s, d, arg->name, call->names);
@@ -96,8 +96,8 @@ static const char *called(const Ast *a)
 static void schedule(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
-    const char   *name = called(a);
-    TrainCall     c = { .names = "lr end warmup steps", .places = 2 };
+    const char *name = called(a);
+    TrainCall c = { .names = "lr end warmup steps", .places = 2 };
     t->schedule = SEM_CONSTANT;
     if (!name) {
         train_number(s, a, "lr", 0, HUGE_VAL, &t->lr);
@@ -134,7 +134,7 @@ static void schedule(Sem *s, const Ast *a)
 static void betas(Sem *s, const Ast *a)
 {
     const Thing *t = sem_eval(s, a);
-    double       v[2];
+    double v[2];
     if (t->kind == THING_POISON)
         return;
     bool fits = t->kind == THING_TUPLE && t->items.len == 2;
@@ -150,11 +150,11 @@ static void betas(Sem *s, const Ast *a)
 
 static void optimizer(Sem *s, const Ast *a)
 {
-    static const char *const arguments[] = { "lr momentum nesterov weight_decay",
-                                             "lr betas eps", "lr betas eps weight_decay" };
+    static const char *const arguments[] = { "lr momentum nesterov weight_decay", "lr betas eps",
+                                             "lr betas eps weight_decay" };
     CheckedTrain *t = &s->out->train;
-    const char   *name = called(a);
-    int           kind = name ? name_index("sgd adam adamw", name) : -1;
+    const char *name = called(a);
+    int kind = name ? name_index("sgd adam adamw", name) : -1;
     if (kind < 0) {
         if (!name) {
             sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
@@ -200,17 +200,19 @@ static void set_dims(Sem *s, const Ast *a)
     }
     for (int i = 0; i < a->args.len; i++) {
         const Ast *arg = a->args.at[i];
-        int64_t    v;
-        Symbol    *sym = arg->name ? dims_find(s->dims, arg->name) : NULL;
+        int64_t v;
+        Symbol *sym = arg->name ? dims_find(s->dims, arg->name) : NULL;
         if (!arg->name) {
             sem_error(s, arg->span, "a size needs its name: (T: 128)");
         } else if (!sym) {
             sem_unknown(s, arg->at, "size", arg->name, false);
         } else if (sym->kind != SYM_DIM) {
-            Diag *d = sem_error(s, arg->at, sym->kind == SYM_BATCH
-                                ? "%s is the sample axis: batch = sets it"
-                                : "%s is a constant: it is set where it is declared, or with -D",
-                                arg->name);
+            Diag *d = sem_error(
+                s, arg->at,
+                sym->kind == SYM_BATCH
+                    ? "%s is the sample axis: batch = sets it"
+                    : "%s is a constant: it is set where it is declared, or with -D",
+                arg->name);
             sem_note(s, d, sym->span, "%s is declared here", arg->name);
         } else if (train_whole(s, arg->value, arg->name, 1, &v)) {
             sym->value = v;
@@ -226,7 +228,7 @@ static bool holds(const CheckedConstraint *c, int64_t l, int64_t r)
     case SEM_GE: return l >= r;
     case SEM_GT: return l > r;
     case SEM_EQ: return l == r;
-    default:     return r != 0 && l % r == 0;
+    default: return r != 0 && l % r == 0;
     }
 }
 
@@ -269,8 +271,8 @@ const char *setting_key(Sem *s, int k)
 static void read_setting(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
-    const Ast    *v = a->value;
-    const Thing  *text;
+    const Ast *v = a->value;
+    const Thing *text;
     if (a->flag && strcmp(a->name, "data") != 0) {
         sem_error(s, a->at, "%s has no block", a->name);
         return;
@@ -340,7 +342,7 @@ static const Ast *given_setting(Sem *s, const char *key)
 static const Ast *read_settings(Sem *s, const Ast *train)
 {
     const Ast *given[SETTINGS_MAX] = { NULL }, *sizes = train;
-    bool       seen[SETTINGS_MAX] = { false };
+    bool seen[SETTINGS_MAX] = { false };
     for (int k = 0; setting_key(s, k); k++)
         given[k] = given_setting(s, setting_key(s, k));
     for (int i = 0; train && i < train->items.len; i++) {
@@ -368,10 +370,21 @@ static const Ast *read_settings(Sem *s, const Ast *train)
 void sem_train(Sem *s, const Ast *train)
 {
     CheckedTrain *t = &s->out->train;
-    *t = (CheckedTrain){ .split = 1, .batch = 32, .accumulate = 1, .optimizer = SEM_ADAMW,
-                         .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                         .schedule = SEM_CONSTANT, .lr = 1e-3, .lr_end = 1e-3, .steps = 1000,
-                         .log_every = 10, .seed = 1, .keep = 3 };
+    *t = (CheckedTrain){ .split = 1,
+                         .batch = 32,
+                         .accumulate = 1,
+                         .optimizer = SEM_ADAMW,
+                         .beta1 = 0.9,
+                         .beta2 = 0.999,
+                         .eps = 1e-8,
+                         .weight_decay = 0.01,
+                         .schedule = SEM_CONSTANT,
+                         .lr = 1e-3,
+                         .lr_end = 1e-3,
+                         .steps = 1000,
+                         .log_every = 10,
+                         .seed = 1,
+                         .keep = 3 };
     const Ast *sizes = read_settings(s, train);
     if (!train)
         return;

@@ -81,8 +81,8 @@ Expr *expr_dim(Sem *s, DType t, const Dim *d, Span at)
 Expr *expr_iota(Sem *s, const Dim *from, const Dim *to, Span at)
 {
     const Dim *size = dim_sub(s->dims, to, from);
-    Expr      *e = expr_new(s, EX_IOTA, sem_type(s, DT_I32, 1, &size), 0, NULL, at);
-    int64_t    zero;
+    Expr *e = expr_new(s, EX_IOTA, sem_type(s, DT_I32, 1, &size), 0, NULL, at);
+    int64_t zero;
     e->n_axes = 1;
     if (!dim_value(from, &zero) || zero != 0) {
         Expr *in[2] = { e, expr_dim(s, DT_I32, from, at) };
@@ -113,9 +113,9 @@ static const Dim *smaller(Sem *s, const Dim *a, const Dim *b)
 /* What is known of the whole numbers that op gives: from <= value < to, each NULL if unknown. */
 static void find_range(Sem *s, Expr *e)
 {
-    Dims       *ds = s->dims;
-    const Dim  *one = dim_const(ds, 1);
-    bool        where = strcmp(e->op, "where") == 0;
+    Dims *ds = s->dims;
+    const Dim *one = dim_const(ds, 1);
+    bool where = strcmp(e->op, "where") == 0;
     const Expr *a = e->n_in > 1 ? e->in[where] : NULL, *b = a ? e->in[where + 1] : NULL;
     if (e->type->dtype != DT_I32 || !a)
         return;
@@ -169,9 +169,9 @@ Expr *expr_cast(Sem *s, Expr *e, DType t, Span at)
 Expr *expr_reduce(Sem *s, const char *op, Expr *e, int n, const int *axes, bool keep, Span at)
 {
     const Type *t = e->type;
-    const Dim  *left[RANK_MAX], *kept[RANK_MAX];
-    int         rank = 0, k = 0;
-    bool        index = strncmp(op, "arg", 3) == 0;
+    const Dim *left[RANK_MAX], *kept[RANK_MAX];
+    int rank = 0, k = 0;
+    bool index = strncmp(op, "arg", 3) == 0;
     for (int i = 0; i < t->rank; i++) {
         bool gone = k < n && axes[k] == i;
         kept[i] = gone ? dim_const(s->dims, 1) : t->dim[i];
@@ -209,7 +209,7 @@ Expr *expr_reshape(Sem *s, Expr *e, int rank, const Dim *const *dim, Span at)
 Expr *expr_transpose(Sem *s, Expr *e, const int *axes, Span at)
 {
     const Dim *dim[RANK_MAX];
-    bool       same = true;
+    bool same = true;
     for (int i = 0; i < e->type->rank; i++) {
         dim[i] = e->type->dim[axes[i]];
         same = same && axes[i] == i;
@@ -228,7 +228,7 @@ Expr *expr_transpose(Sem *s, Expr *e, const int *axes, Span at)
 Expr *expr_slice(Sem *s, Expr *e, int axis, const Dim *lo, const Dim *size, Span at)
 {
     const Dim *dim[RANK_MAX];
-    int64_t    zero;
+    int64_t zero;
     for (int i = 0; i < e->type->rank; i++)
         dim[i] = i == axis ? size : e->type->dim[i];
     if (dim_same(size, e->type->dim[axis]) && dim_value(lo, &zero) && zero == 0)
@@ -264,7 +264,7 @@ Expr *expr_elem(Sem *s, CheckedLoop *loop, Expr *source, Span at)
 /* The number of an iteration as a value. */
 Expr *expr_iter(Sem *s, const Thing *t, Span at)
 {
-    Expr   *e = t->loop->iter;
+    Expr *e = t->loop->iter;
     int64_t zero;
     if (dim_value(t->dim, &zero) && zero == 0)
         return e;

@@ -15,8 +15,12 @@
 static int character_length(const char *s, const char *end)
 {
     const unsigned char *p = (const unsigned char *)s;
-    int n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
-            : p[0] < 0xf5 ? 4 : 0;
+    int n = p[0] < 0x80   ? 1
+            : p[0] < 0xc2 ? 0
+            : p[0] < 0xe0 ? 2
+            : p[0] < 0xf0 ? 3
+            : p[0] < 0xf5 ? 4
+                          : 0;
     if (n == 0 || end - s < n)
         return 0;
     for (int i = 1; i < n; i++)
@@ -33,7 +37,7 @@ bool syntax_check_bytes(Parser *p)
     for (int n; s < end; s += n) {
         n = character_length(s, end);
         uint32_t offset = (uint32_t)(s - p->source->text);
-        Span     at = { p->file, offset, offset + 1 };
+        Span at = { p->file, offset, offset + 1 };
         if (n > 0 && *s != '\0')
             continue;
         if (n == 0)
@@ -62,7 +66,7 @@ static void open_bracket(Parser *p, char bracket, Span at)
 static void close_bracket(Parser *p, char bracket)
 {
     char open = bracket == ')' ? '(' : bracket == ']' ? '[' : '{';
-    int  n = p->brackets.len;
+    int n = p->brackets.len;
     while (n > 0 && p->brackets.at[n - 1].open != open
            && (open == '{' || p->brackets.at[n - 1].open != '{'))
         n--;
@@ -87,7 +91,7 @@ bool syntax_in_parentheses(const Parser *p)
 void syntax_recover(Parser *p)
 {
     p->recovering = true;
-    while (syntax_in_parentheses(p))            /* one of them may be what is wrong */
+    while (syntax_in_parentheses(p)) /* one of them may be what is wrong */
         p->brackets.len--;
 }
 
@@ -109,8 +113,8 @@ static bool is_one_of(const char *s, size_t len, const char *const *list, size_t
 static bool begins_statement(const char *s, bool after_operand)
 {
     static const char *const words[] = {
-        "const", "param", "output", "metric", "return", "yield", "layer", "func", "model",
-        "train", "include", "dim",
+        "const", "param", "output", "metric", "return",  "yield",
+        "layer", "func",  "model",  "train",  "include", "dim",
     };
     static const char *const words_before_a_name[] = { "batch", "state", "entry", "loss" };
     size_t len = 0;
@@ -120,7 +124,7 @@ static bool begins_statement(const char *s, bool after_operand)
     if (*s == '}')
         return true;
     if (len == 0 || *behind == ':')
-        return false;                           /* dim: 1, an argument with such a name */
+        return false; /* dim: 1, an argument with such a name */
     if (after_operand && behind[0] == '=' && behind[1] != '=')
         return true;
     if (is_one_of(s, len, words_before_a_name, 4))
@@ -132,7 +136,7 @@ bool syntax_line_joins(const Parser *p)
 {
     static const char *const words[] = { "else", "then", "gradient" };
     const char *s = p->source->text + p->offset;
-    size_t      len = 0;
+    size_t len = 0;
     if (p->ended)
         return true;
     while (*s == '#' || (*s != '\0' && strchr(" \t\r\n", *s) != NULL)) {
@@ -165,17 +169,18 @@ void syntax_bad_string(Parser *p, Span at)
 
 void syntax_bad_character(Parser *p, Span at)
 {
-    static const struct { const char *seen, *use; } likely[] = {
-        { "\xe2\x80\x9c", "\"" }, { "\xe2\x80\x9d", "\"" }, { "\xe2\x80\x98", "\"" },
-        { "\xe2\x80\x99", "'" },  { "\xe2\x88\x92", "-" },  { "\xe2\x80\x93", "-" },
-        { "\xe2\x80\x94", "-" },
-        { "\xc3\x97", "*" },      { "\xc2\xb7", "*" },      { "\xe2\x88\x99", "*" },
-        { "\xe2\x89\xa4", "<=" }, { "\xe2\x89\xa5", ">=" }, { "\xe2\x89\xa0", "!=" },
-        { "\xe2\x80\xa6", "..." }, { "\xe2\x86\x92", "->" }, { "\xe2\x86\x90", "<-" },
-        { "\xe1\xb5\x80", "'" },
+    static const struct {
+        const char *seen, *use;
+    } likely[] = {
+        { "\xe2\x80\x9c", "\"" }, { "\xe2\x80\x9d", "\"" },  { "\xe2\x80\x98", "\"" },
+        { "\xe2\x80\x99", "'" },  { "\xe2\x88\x92", "-" },   { "\xe2\x80\x93", "-" },
+        { "\xe2\x80\x94", "-" },  { "\xc3\x97", "*" },       { "\xc2\xb7", "*" },
+        { "\xe2\x88\x99", "*" },  { "\xe2\x89\xa4", "<=" },  { "\xe2\x89\xa5", ">=" },
+        { "\xe2\x89\xa0", "!=" }, { "\xe2\x80\xa6", "..." }, { "\xe2\x86\x92", "->" },
+        { "\xe2\x86\x90", "<-" }, { "\xe1\xb5\x80", "'" },
     };
     const char *s = p->source->text + at.lo;
-    int         n = character_length(s, p->source->text + p->source->len);
+    int n = character_length(s, p->source->text + p->source->len);
     at.hi = at.lo + (uint32_t)(n > 0 ? n : 1);
     if (p->recovering)
         return;
@@ -196,7 +201,7 @@ void syntax_bad_number(Parser *p, Span at)
     if (p->recovering)
         return;
     const char *text = token_text(p, at);
-    size_t      digits = strspn(text, "0123456789.");
+    size_t digits = strspn(text, "0123456789.");
     Diag *d = diag_error(p->cx, at, "%s is neither a number nor a name", text);
     if (text[digits] == 'x' || text[digits] == 'X')
         diag_hint(d, "numbers are decimal");
@@ -212,22 +217,27 @@ void syntax_bad_point(Parser *p, Span at)
     if (p->recovering)
         return;
     const char *text = token_text(p, at);
-    Diag       *d = diag_error(p->cx, at, "a point needs digits on both sides");
+    Diag *d = diag_error(p->cx, at, "a point needs digits on both sides");
     diag_hint(d, *text == '.' ? "write 0%s" : "write %s0", text);
 }
 
 void syntax_bad_sign(Parser *p, Span at)
 {
-    static const struct { const char *seen, *hint; } likely[] = {
-        { "**", "power is written ^" },         { "&&", "write and" },
-        { "||", "write or" },                   { "!", "write not" },
-        { "/*", "a comment begins with #" },    { "//", "a comment begins with #" },
+    static const struct {
+        const char *seen, *hint;
+    } likely[] = {
+        { "**", "power is written ^" },
+        { "&&", "write and" },
+        { "||", "write or" },
+        { "!", "write not" },
+        { "/*", "a comment begins with #" },
+        { "//", "a comment begins with #" },
         { "'", "a string is written with \"; ' behind a value swaps its last two axes" },
     };
     if (p->recovering)
         return;
     const char *text = token_text(p, at);
-    Diag       *d = diag_error(p->cx, at, "%s has no meaning here", text);
+    Diag *d = diag_error(p->cx, at, "%s has no meaning here", text);
     for (size_t i = 0; i < sizeof likely / sizeof *likely; i++)
         if (strcmp(text, likely[i].seen) == 0)
             diag_hint(d, "%s", likely[i].hint);
@@ -244,7 +254,7 @@ const char *syntax_string(Parser *p, Span at, const char *s, size_t len)
             c = s[++i];
             if (c != '"' && c != '\\' && c != 'n' && c != 't') {
                 uint32_t lo = at.lo + (uint32_t)i;
-                Span     here = { at.file, lo, lo + 2 };
+                Span here = { at.file, lo, lo + 2 };
                 if (p->recovering)
                     return NULL;
                 diag_hint(diag_error(p->cx, here, "\\%c means nothing in a string", c),

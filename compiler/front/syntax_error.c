@@ -9,7 +9,10 @@
 
 enum { SHOWN_MAX = 4, CLIP = 40 };
 
-typedef struct { const char *const *name; int n; } Expected;
+typedef struct {
+    const char *const *name;
+    int n;
+} Expected;
 
 static bool is_in(const char *word, const char *const *list, size_t n)
 {
@@ -19,10 +22,7 @@ static bool is_in(const char *word, const char *const *list, size_t n)
     return false;
 }
 
-static bool wants(Expected e, const char *name)
-{
-    return is_in(name, e.name, (size_t)e.n);
-}
+static bool wants(Expected e, const char *name) { return is_in(name, e.name, (size_t)e.n); }
 
 static bool is_letter(char c)
 {
@@ -30,16 +30,13 @@ static bool is_letter(char c)
 }
 
 /* "layer" is a word of the language, "'('" is a sign, "a name" is a kind of token. */
-static bool is_keyword(const char *name)
-{
-    return is_letter(name[0]) && strchr(name, ' ') == NULL;
-}
+static bool is_keyword(const char *name) { return is_letter(name[0]) && strchr(name, ' ') == NULL; }
 
 static bool is_operator(const char *name)
 {
     static const char *const all[] = {
-        "'+'", "'-'", "'*'", "'/'", "//", "'%'", "'@'", "'^'", "==", "!=", "'<'", "<=", "'>'",
-        ">=", "and", "or", "..", "'('", "'['", "'.'", "'\\''",
+        "'+'", "'-'", "'*'", "'/'", "//", "'%'", "'@'", "'^'", "==",  "!=",    "'<'",
+        "<=",  "'>'", ">=",  "and", "or", "..",  "'('", "'['", "'.'", "'\\''",
     };
     return is_in(name, all, sizeof all / sizeof *all);
 }
@@ -57,8 +54,9 @@ static const char *name_of_set(Expected e, bool (**covers)(const char *))
 {
     *covers = begins_expression;
     if (wants(e, "a number"))
-        return wants(e, "':'") ? "an index" : wants(e, "every") && !wants(e, "along")
-               ? "a value" : "an expression";
+        return wants(e, "':'")                           ? "an index"
+               : wants(e, "every") && !wants(e, "along") ? "a value"
+                                                         : "an expression";
     *covers = is_keyword;
     if (wants(e, "a name") && wants(e, "along"))
         return wants(e, "'}'") || wants(e, "','") ? "a setting" : "a name";
@@ -81,11 +79,11 @@ static const char *quoted(Context *cx, const char *name)
 /* "',' or ')'", "an expression", "a name": what would fit, the most telling first. */
 static const char *expected_text(Context *cx, Expected e)
 {
-    bool      (*covers)(const char *);
+    bool (*covers)(const char *);
     const char *set = name_of_set(e, &covers);
     const char *item[SHOWN_MAX];
-    int         n = 0;
-    bool        operators = wants(e, "'*'");
+    int n = 0;
+    bool operators = wants(e, "'*'");
     if (wants(e, "<-"))
         return "'=', ':' or '<-'";
     if (set != NULL)
@@ -136,7 +134,9 @@ static const char *found_text(const Parser *p, Span at, const char *found)
 /* A statement that begins with a word that is none of ours, but nearly, or of other languages. */
 static void hint_first_word(Parser *p, Diag *d, bool statement)
 {
-    static const struct { const char *word, *hint; } foreign[] = {
+    static const struct {
+        const char *word, *hint;
+    } foreign[] = {
         { "def", "a function is written: func f(x) { return ... }" },
         { "fn", "a function is written: func f(x) { return ... }" },
         { "function", "a function is written: func f(x) { return ... }" },
@@ -151,8 +151,8 @@ static void hint_first_word(Parser *p, Diag *d, bool statement)
         "const", "batch", "dim", "layer", "func", "model", "train", "include",
     };
     static const char *const statements[] = {
-        "const", "param", "output", "metric", "loss", "state", "return", "yield", "if", "for",
-        "entry", "else",
+        "const",  "param", "output", "metric", "loss",  "state",
+        "return", "yield", "if",     "for",    "entry", "else",
     };
     if (!p->line.name)
         return;
@@ -168,8 +168,9 @@ static void hint_first_word(Parser *p, Diag *d, bool statement)
         return;
     }
     const char *near = statement
-        ? diag_suggest(word, statements, sizeof statements / sizeof *statements)
-        : diag_suggest(word, declarations, sizeof declarations / sizeof *declarations);
+                           ? diag_suggest(word, statements, sizeof statements / sizeof *statements)
+                           : diag_suggest(word, declarations,
+                                          sizeof declarations / sizeof *declarations);
     if (near != NULL)
         diag_hint(d, "did you mean %s?", near);
 }
@@ -187,8 +188,8 @@ static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
 {
     static const char *const comparisons[] = { "'<'", "<=", "'>'", ">=", "==", "!=" };
     const char *before = source_piece(p, p->before.at);
-    bool        in_braces = p->brackets.len > 0;
-    bool        compared = wants(e, "'*'") && !wants(e, "==");
+    bool in_braces = p->brackets.len > 0;
+    bool compared = wants(e, "'*'") && !wants(e, "==");
     if (is_keyword(found) && wants(e, "a name") && !wants(e, "return"))
         diag_hint(d, "%s is a word of the language: choose another name", found);
     else if (strcmp(found, "':'") == 0 && wants(e, "'*'") && wants(e, "']'"))
@@ -199,8 +200,8 @@ static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
         diag_hint(d, "behind : stands a type; a default is written name = value");
     else if (strcmp(found, "'='") == 0 && wants(e, "':'") && wants(e, "')'"))
         diag_hint(d, "a named argument is written %s: value", before);
-    else if (strcmp(found, "'='") == 0 && (strcmp(before, "output") == 0
-                                           || strcmp(before, "metric") == 0))
+    else if (strcmp(found, "'='") == 0
+             && (strcmp(before, "output") == 0 || strcmp(before, "metric") == 0))
         diag_hint(d, "it needs a name: %s y = ...", before);
     else if (strcmp(found, "'='") == 0 && wants(e, "'*'") && !in_settings(p))
         diag_hint(d, "equality is written ==");
@@ -242,8 +243,9 @@ static bool report_open_bracket(Parser *p, Span at, const char *found)
     }
     if (top->open != '{' && (at_end || closes || ends)) {
         diag_note(diag_error(p->cx, top->at, "this %c is not closed", top->open), at,
-                  at_end ? "the file ends here" : closes ? "the block ends here"
-                  : "the statement ends here");
+                  at_end   ? "the file ends here"
+                  : closes ? "the block ends here"
+                           : "the statement ends here");
         return true;
     }
     return false;
@@ -270,5 +272,5 @@ void syntax_error(Parser *p, Span at, const char *found, const char *const *expe
     syntax_recover(p);
     if (strcmp(found, "the end of the line") == 0 || strcmp(found, "'{'") == 0
         || strcmp(found, "'}'") == 0 || strcmp(found, "the end of the file") == 0)
-        p->recovering = false;                  /* the parser goes on from this token */
+        p->recovering = false; /* the parser goes on from this token */
 }

@@ -31,11 +31,11 @@ Dims *dims_new(Context *cx)
 Symbol *dims_symbol(Dims *ds, const char *name, SymKind kind, int64_t value, Span at)
 {
     Symbol *s = NEW(ds->cx->arena, Symbol);
-    s->name  = intern(ds->cx, name);
-    s->kind  = kind;
+    s->name = intern(ds->cx, name);
+    s->kind = kind;
     s->value = value;
-    s->id    = ds->symbols.len;
-    s->span  = at;
+    s->id = ds->symbols.len;
+    s->span = at;
     vec_push(ds->cx->arena, &ds->symbols, s);
     return s;
 }
@@ -50,7 +50,7 @@ Symbol *dims_find(const Dims *ds, const char *name)
     return NULL;
 }
 
-int     dims_count(const Dims *ds)      { return ds->symbols.len; }
+int dims_count(const Dims *ds) { return ds->symbols.len; }
 Symbol *dims_at(const Dims *ds, int id) { return ds->symbols.at[id]; }
 
 /* ---- interning ----------------------------------------------------------------------------- */
@@ -65,8 +65,8 @@ static bool poly_replace(Dims *ds, const Dim *d, const Symbol *s, const Dim *by,
         poly_add_term(ds, &product, (Term){ t->num, t->den, 0, NULL });
         for (int k = 0; k < t->n; k++) {
             const Atom *m = t->factor[k].atom;
-            const Dim  *base = NULL;
-            Poly        part;
+            const Dim *base = NULL;
+            Poly part;
             if (m->kind == ATOM_SYMBOL) {
                 if (s ? m->sym == s : m->sym->kind == SYM_CONST)
                     base = s ? by : dim_const(ds, m->sym->value);
@@ -102,13 +102,13 @@ static const Dim *dim_intern(Dims *ds, Poly p)
     if (p.overflow)
         return ds->overflow;
     uint64_t hash = poly_hash(&p);
-    Dim    **bucket = &ds->dims[hash % N_BUCKETS];
+    Dim **bucket = &ds->dims[hash % N_BUCKETS];
     for (Dim *d = *bucket; d; d = d->next)
         if (d->hash == hash && poly_equal(&d->p, &p))
             return d;
 
     Arena *a = ds->cx->arena;
-    Dim   *d = NEW(a, Dim);
+    Dim *d = NEW(a, Dim);
     d->ds = ds;
     d->hash = hash;
     d->p.n = d->p.cap = p.n;
@@ -131,10 +131,7 @@ static const Dim *dim_intern(Dims *ds, Poly p)
 
 /* ---- arithmetic ---------------------------------------------------------------------------- */
 
-const Dim *dim_const(Dims *ds, int64_t value)
-{
-    return dim_intern(ds, poly_literal(ds, value));
-}
+const Dim *dim_const(Dims *ds, int64_t value) { return dim_intern(ds, poly_literal(ds, value)); }
 
 const Dim *dim_sym(Dims *ds, const Symbol *s)
 {
@@ -173,7 +170,7 @@ static bool poly_divide_by(Dims *ds, Poly a, const Dim *b, Poly *q)
     }
     if (poly_long_divide(ds, a, b->p, q))
         return true;
-    __int128 num = 0, den = 1;                  /* the content goes to the coefficient */
+    __int128 num = 0, den = 1; /* the content goes to the coefficient */
     for (int i = 0; i < b->p.n; i++) {
         num = gcd_of(num, b->p.at[i].num);
         den = den / gcd_of(den, b->p.at[i].den) * b->p.at[i].den;
@@ -182,7 +179,7 @@ static bool poly_divide_by(Dims *ds, Poly a, const Dim *b, Poly *q)
     if (!ratio_set(&content, b->p.at[0].num < 0 ? -num : num, den))
         content = (Term){ 1, 1, 0, NULL };
     const Dim *sum = dim_intern(ds, poly_over_term(ds, b->p, &content));
-    Poly       line = poly_atom(ds, atom_of(ds, ATOM_SUM, NULL, sum, NULL));
+    Poly line = poly_atom(ds, atom_of(ds, ATOM_SUM, NULL, sum, NULL));
     *q = poly_over_term(ds, poly_over_term(ds, a, &content), &line.at[0]);
     *q = poly_cancel(ds, *q);
     return true;
@@ -248,25 +245,26 @@ const Dim *dim_replace(Dims *ds, const Dim *d, const Symbol *s, const Dim *by)
 
 /* ---- questions ----------------------------------------------------------------------------- */
 
-bool dim_same(const Dim *a, const Dim *b)           { return a->closed == b->closed; }
-bool dim_value(const Dim *d, int64_t *value)        { return poly_number(&d->closed->p, value); }
-bool dim_literal(const Dim *d, int64_t *value)      { return poly_number(&d->p, value); }
-bool dim_overflows(const Dim *d)                    { return d->closed->p.overflow; }
+bool dim_same(const Dim *a, const Dim *b) { return a->closed == b->closed; }
+bool dim_value(const Dim *d, int64_t *value) { return poly_number(&d->closed->p, value); }
+bool dim_literal(const Dim *d, int64_t *value) { return poly_number(&d->p, value); }
+bool dim_overflows(const Dim *d) { return d->closed->p.overflow; }
 
 static bool dim_any_symbol(const Dim *d, const Symbol *s, SymKind kind)
 {
     for (int i = 0; i < d->p.n; i++)
         for (int k = 0; k < d->p.at[i].n; k++) {
             const Atom *m = d->p.at[i].factor[k].atom;
-            if (m->kind == ATOM_SYMBOL ? (s ? m->sym == s : m->sym->kind == kind)
-                : dim_any_symbol(m->a, s, kind) || (m->b && dim_any_symbol(m->b, s, kind)))
+            if (m->kind == ATOM_SYMBOL
+                    ? (s ? m->sym == s : m->sym->kind == kind)
+                    : dim_any_symbol(m->a, s, kind) || (m->b && dim_any_symbol(m->b, s, kind)))
                 return true;
         }
     return false;
 }
 
-bool dim_has_kind(const Dim *d, SymKind kind)       { return dim_any_symbol(d, NULL, kind); }
-bool dim_has_symbol(const Dim *d, const Symbol *s)  { return dim_any_symbol(d, s, SYM_FRESH); }
+bool dim_has_kind(const Dim *d, SymKind kind) { return dim_any_symbol(d, NULL, kind); }
+bool dim_has_symbol(const Dim *d, const Symbol *s) { return dim_any_symbol(d, s, SYM_FRESH); }
 
 /* r += num / den, in lowest terms; false on overflow. */
 static bool ratio_add(Term *r, __int128 num, __int128 den)
@@ -283,7 +281,7 @@ int64_t dim_eval(const Dim *d, const int64_t *values)
         Term t = d->closed->p.at[i];
         for (int k = 0; k < t.n; k++) {
             const Atom *m = t.factor[k].atom;
-            int64_t     v = 0, b = 1;
+            int64_t v = 0, b = 1;
             if (m->kind == ATOM_SYMBOL) {
                 v = values[m->sym->id];
             } else {
@@ -332,7 +330,11 @@ bool dim_le(Dims *ds, const Dim *a, const Dim *b)
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-typedef struct { Text *t; DimNamer namer; void *user; } Printer;
+typedef struct {
+    Text *t;
+    DimNamer namer;
+    void *user;
+} Printer;
 
 static void print_dim(const Printer *w, const Dim *d, bool parenthesise);
 
@@ -360,7 +362,7 @@ static void print_atom(const Printer *w, const Atom *m, bool alone)
 static void print_term(const Printer *w, const Term *t, bool alone)
 {
     int64_t n = t->num < 0 ? -t->num : t->num;
-    bool    first = true;
+    bool first = true;
     if (n != 1 || t->n == 0) {
         text_add(w->t, "%lld", (long long)n);
         first = false;
@@ -472,7 +474,7 @@ const Type *type_of(Dims *ds, DType dtype, int rank, const Dim *const *dim)
         bug("a type of rank %d", rank);
     TypeCell *c = NEW(ds->cx->arena, TypeCell);
     c->type.dtype = dtype;
-    c->type.rank  = rank;
+    c->type.rank = rank;
     for (int i = 0; i < rank; i++)
         c->type.dim[i] = dim[i];
     c->next = *bucket;

@@ -12,8 +12,8 @@ static const char *node_text(const Graph *g, const Node *n, const char *wrong)
     Context *cx = g->program->cx;
     return arena_printf(cx->arena, "graph %s, node %d (%s%s%s%s%s): %s", g->name, n->id,
                         op_row(n->op)->name, n->name ? " " : "", n->name ? n->name : "",
-                        n->span.file ? ", " : "",
-                        n->span.file ? source_where(cx, n->span) : "", wrong);
+                        n->span.file ? ", " : "", n->span.file ? source_where(cx, n->span) : "",
+                        wrong);
 }
 
 static const char *sink_text(const Graph *g, int i, const char *wrong)
@@ -42,12 +42,12 @@ static const char *check_order(const Graph *g, const Node *n, int id)
 static const char *check_types(const Graph *g, const Node *n)
 {
     const OpRow *row = op_row(n->op);
-    Arena       *scratch = g->program->cx->scratch;
-    const char  *why = "its type cannot be inferred";
+    Arena *scratch = g->program->cx->scratch;
+    const char *why = "its type cannot be inferred";
     if (row->check)
         return n->n_out == 1 ? row->check(g, n->type, n->n_in, n->in, &n->attr)
                              : "it has several results";
-    const Loop  *l = n->attr.loop;
+    const Loop *l = n->attr.loop;
     const Type **types = NEW_ARRAY(scratch, const Type *, (l ? l->n_carry + l->n_stack : 4) + 1);
     int n_out = row->shape(g->program->dims, n->n_in, n->in, &n->attr, types, &why);
     if (n_out < 1)
@@ -74,8 +74,7 @@ static const char *check_stage(const Node *n, Stage stage)
         if (op_is(n, CLASS_CUSTOM) && n->op != OP_ATTENTION && n->op != OP_ATTENTION_GRAD)
             return "it should have been expanded at this stage";
         return NULL;
-    default:
-        return NULL;
+    default: return NULL;
     }
 }
 
@@ -95,12 +94,14 @@ static const char *check_arg_node(const Graph *g, const Node *n)
 static const char *check_loop(const Loop *l)
 {
     const Graph *body = l->body;
-    int          n_in = l->n_carry + l->n_slice + l->n_shared;
+    int n_in = l->n_carry + l->n_slice + l->n_shared;
     if (!body->parent)
         return "its body has no parent";
     for (int i = 0; i <= n_in; i++) {
-        ArgKind kind = i == n_in ? ARG_ITER : i < l->n_carry ? ARG_CARRY
-                     : i < l->n_carry + l->n_slice ? ARG_SLICE : ARG_SHARED;
+        ArgKind kind = i == n_in                     ? ARG_ITER
+                       : i < l->n_carry              ? ARG_CARRY
+                       : i < l->n_carry + l->n_slice ? ARG_SLICE
+                                                     : ARG_SHARED;
         if (body->args.at[i]->attr.arg != kind)
             return "an argument of its body is of another kind";
     }
@@ -117,10 +118,11 @@ static const char *check_loop(const Loop *l)
 static const char *check_sink(const Graph *g, const Sink *s, Stage stage)
 {
     const Program *p = g->program;
-    const Node    *n = s->node;
-    int            limit = s->kind == SINK_SUM || s->kind == SINK_COUNT ? p->means.len
-                         : s->kind == SINK_GRAD ? p->params.len
-                         : s->kind == SINK_OUTPUT ? p->outputs.len : g->sinks.len;
+    const Node *n = s->node;
+    int limit = s->kind == SINK_SUM || s->kind == SINK_COUNT ? p->means.len
+                : s->kind == SINK_GRAD                       ? p->params.len
+                : s->kind == SINK_OUTPUT                     ? p->outputs.len
+                                                             : g->sinks.len;
     if (n->graph != g || n->id >= g->nodes.len || g->nodes.at[n->id] != n)
         return "its node is not in the graph";
     if (n->n_out != 1)
@@ -141,7 +143,7 @@ static const char *check_sink(const Graph *g, const Sink *s, Stage stage)
 
 static const char *check_results(const Graph *g)
 {
-    int   n = 0;
+    int n = 0;
     bool *seen = NEW_ARRAY(g->program->cx->scratch, bool, g->sinks.len + 1);
     for (int i = 0; i < g->sinks.len; i++)
         if (g->sinks.at[i].kind == SINK_RESULT) {

@@ -21,7 +21,7 @@ Tensor tensor_new(Arena *a, const Type *t, const int64_t *dims)
 
 Tensor *ir_eval(Arena *a, Graph *g, const EvalEnv *env)
 {
-    bool    *live = graph_live(g);
+    bool *live = graph_live(g);
     Tensor **value = NEW_ARRAY(a, Tensor *, g->nodes.len + 1);
     for (int id = 0; id < g->nodes.len; id++) {
         const Node *n = g->nodes.at[id];
@@ -60,10 +60,10 @@ static void tensor_copy(Tensor *to, const Tensor *from)
 EVAL(eval_loop)
 {
     const Loop *l = n->attr.loop;
-    int64_t     trip = dim_eval(l->trip, env->dims);
-    double      iteration = 0;
-    Tensor     *args = NEW_ARRAY(a, Tensor, n->n_in + 1);
-    EvalEnv     inner = *env;
+    int64_t trip = dim_eval(l->trip, env->dims);
+    double iteration = 0;
+    Tensor *args = NEW_ARRAY(a, Tensor, n->n_in + 1);
+    EvalEnv inner = *env;
     inner.args = args;
     for (int i = 0; i < n->n_in; i++)
         args[i] = *in[i];

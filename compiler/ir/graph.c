@@ -30,7 +30,7 @@ bool *graph_live(Graph *g)
 int *graph_uses(Graph *g)
 {
     bool *live = graph_live(g);
-    int  *uses = NEW_ARRAY(g->program->cx->scratch, int, g->nodes.len + 1);
+    int *uses = NEW_ARRAY(g->program->cx->scratch, int, g->nodes.len + 1);
     for (int id = 0; id < g->nodes.len; id++)
         for (int i = 0; live[id] && i < g->nodes.at[id]->n_in; i++)
             uses[g->nodes.at[id]->in[i]->id]++;
@@ -42,11 +42,11 @@ int *graph_uses(Graph *g)
 /* ---- copying ------------------------------------------------------------------------------- */
 
 typedef struct {
-    Rewrite fn;                                 /* or NULL                                      */
-    void   *user;
-    Map    *to;                                 /* old node -> new node                         */
-    Map    *renumbered;                         /* old LOOP -> new index of each result         */
-    Arena  *scratch;
+    Rewrite fn; /* or NULL */
+    void *user;
+    Map *to;         /* old node -> new node */
+    Map *renumbered; /* old LOOP -> new index of each result */
+    Arena *scratch;
 } Copy;
 
 /* What a new node is called and where it comes from, if it has not said so itself. */
@@ -63,7 +63,7 @@ static void set_provenance(Node *n, const Node *from)
 /* n over the inputs in[]. */
 static Node *rebuild(Graph *to, const Node *n, Node *const *in)
 {
-    int   before = to->nodes.len;
+    int before = to->nodes.len;
     Node *r;
     if (n->op == OP_ARG) {
         if (n->attr.index < to->args.len)
@@ -90,7 +90,7 @@ Node *graph_copy_node(Graph *to, const Node *n, Node *const *map)
 /* Offers r, which stands for n, to the rewrite. */
 static Node *offer(Copy *c, Graph *to, const Node *n, Node *r)
 {
-    int   before = to->nodes.len;
+    int before = to->nodes.len;
     Node *other = c->fn ? c->fn(to, r, c->user) : NULL;
     if (!other || other == r)
         return r;
@@ -111,7 +111,9 @@ static void copy_nodes(Copy *c, Graph *from, Graph *to, const bool *live);
 /* ---- loops --------------------------------------------------------------------------------- */
 
 /* What of a loop is needed: body nodes by id, inputs and results by position. */
-typedef struct { bool *nodes, *inputs, *results; } Needed;
+typedef struct {
+    bool *nodes, *inputs, *results;
+} Needed;
 
 static const Node *body_result(const Graph *body, int k)
 {
@@ -124,12 +126,12 @@ static const Node *body_result(const Graph *body, int k)
 /* A carry is needed when its last value is, or when the body reads it. */
 static Needed loop_needed(Arena *scratch, const Loop *l, const bool *used)
 {
-    int    n_in = l->n_carry + l->n_slice + l->n_shared, n_out = l->n_carry + l->n_stack;
+    int n_in = l->n_carry + l->n_slice + l->n_shared, n_out = l->n_carry + l->n_stack;
     Needed need = { NEW_ARRAY(scratch, bool, l->body->nodes.len + 1),
                     NEW_ARRAY(scratch, bool, n_in + 1), NEW_ARRAY(scratch, bool, n_out + 1) };
     for (int k = 0; k < n_out; k++)
         need.results[k] = used[k];
-    for (bool more = true; more; ) {
+    for (bool more = true; more;) {
         more = false;
         for (int k = 0; k < n_out; k++)
             if (need.results[k])
@@ -162,16 +164,16 @@ static void copy_arg(Copy *c, Graph *body, const Node *old)
 
 static Node *copy_loop(Copy *c, const Node *n, Graph *to, const bool *used)
 {
-    Arena      *arena = to->program->cx->arena;
+    Arena *arena = to->program->cx->arena;
     const Loop *l = n->attr.loop;
-    int         n_in = n->n_in, n_out = l->n_carry + l->n_stack, kept = 0;
-    Needed      need = loop_needed(c->scratch, l, used);
-    Loop       *loop = NEW(arena, Loop);
+    int n_in = n->n_in, n_out = l->n_carry + l->n_stack, kept = 0;
+    Needed need = loop_needed(c->scratch, l, used);
+    Loop *loop = NEW(arena, Loop);
     *loop = *l;
-    loop->n_carry  = count_true(need.inputs, l->n_carry);
-    loop->n_slice  = count_true(need.inputs + l->n_carry, l->n_slice);
+    loop->n_carry = count_true(need.inputs, l->n_carry);
+    loop->n_slice = count_true(need.inputs + l->n_carry, l->n_slice);
     loop->n_shared = count_true(need.inputs + l->n_carry + l->n_slice, l->n_shared);
-    loop->n_stack  = count_true(need.results + l->n_carry, l->n_stack);
+    loop->n_stack = count_true(need.results + l->n_carry, l->n_stack);
     loop->body = graph_new(to->program, l->body->name, to);
 
     Node **in = NEW_ARRAY(c->scratch, Node *, n_in + 1);
@@ -217,7 +219,7 @@ static void copy_nodes(Copy *c, Graph *from, Graph *to, const bool *live)
         const Node *n = from->nodes.at[id];
         if (!live[id] || map_get(c->to, n))
             continue;
-        Node  *r;
+        Node *r;
         Node **in = NEW_ARRAY(c->scratch, Node *, n->n_in + 1);
         for (int i = 0; i < n->n_in; i++)
             in[i] = map_get(c->to, n->in[i]);
@@ -242,14 +244,13 @@ static void copy_nodes(Copy *c, Graph *from, Graph *to, const bool *live)
 static Graph *copy_graph(Graph *g, Rewrite fn, void *user)
 {
     Context *cx = g->program->cx;
-    Copy     c = { fn, user, map_new(cx->scratch), map_new(cx->scratch), cx->scratch };
-    Graph   *to = graph_new(g->program, g->name, g->parent);
+    Copy c = { fn, user, map_new(cx->scratch), map_new(cx->scratch), cx->scratch };
+    Graph *to = graph_new(g->program, g->name, g->parent);
     for (int i = 0; i < g->args.len; i++)
         copy_arg(&c, to, g->args.at[i]);
     copy_nodes(&c, g, to, graph_live(g));
     for (int i = 0; i < g->sinks.len; i++)
-        ir_sink(to, g->sinks.at[i].kind, g->sinks.at[i].index,
-                map_get(c.to, g->sinks.at[i].node));
+        ir_sink(to, g->sinks.at[i].kind, g->sinks.at[i].index, map_get(c.to, g->sinks.at[i].node));
     return to;
 }
 

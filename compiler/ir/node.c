@@ -11,12 +11,19 @@
 
 /* ---- the table of a graph's nodes ---------------------------------------------------------- */
 
-typedef struct Cell { uint64_t hash; Node *node; struct Cell *next; } Cell;
-typedef struct { Cell **bucket; int n_buckets, n; } Consed;
+typedef struct Cell {
+    uint64_t hash;
+    Node *node;
+    struct Cell *next;
+} Cell;
+typedef struct {
+    Cell **bucket;
+    int n_buckets, n;
+} Consed;
 
 Graph *graph_new(Program *p, const char *name, Graph *parent)
 {
-    Graph  *g = NEW(p->cx->arena, Graph);
+    Graph *g = NEW(p->cx->arena, Graph);
     Consed *c = NEW(p->cx->arena, Consed);
     c->n_buckets = 64;
     c->bucket = NEW_ARRAY(p->cx->arena, Cell *, c->n_buckets);
@@ -29,8 +36,10 @@ Graph *graph_new(Program *p, const char *name, Graph *parent)
 
 static uint64_t node_hash(Op op, const Type *type, int n_in, Node *const *in, const Attr *attr)
 {
-    int      part[8] = { (int)op, (int)type->dtype, type->rank, attr->index, n_in, (int)attr->arg,
-                         attr->n_axes, attr->ta + 2 * attr->tb + 4 * attr->causal };
+    int part[8] = { (int)op,      (int)type->dtype,
+                    type->rank,   attr->index,
+                    n_in,         (int)attr->arg,
+                    attr->n_axes, attr->ta + 2 * attr->tb + 4 * attr->causal };
     uint64_t h = hash_bytes(part, sizeof part, 1469598103934665603u);
     h = hash_bytes(&attr->value, sizeof attr->value, h);
     h = hash_bytes(attr->axes, sizeof attr->axes[0] * (size_t)attr->n_axes, h);
@@ -39,10 +48,7 @@ static uint64_t node_hash(Op op, const Type *type, int n_in, Node *const *in, co
     return h;
 }
 
-static bool same_dim(const Dim *a, const Dim *b)
-{
-    return a == b || (a && b && dim_same(a, b));
-}
+static bool same_dim(const Dim *a, const Dim *b) { return a == b || (a && b && dim_same(a, b)); }
 
 static bool attr_same(const Attr *a, const Attr *b)
 {
@@ -82,8 +88,8 @@ static Node *consed_find(const Consed *c, uint64_t hash, Op op, const Type *type
 {
     for (Cell *cell = c->bucket[hash % (uint64_t)c->n_buckets]; cell; cell = cell->next) {
         Node *n = cell->node;
-        bool  same = cell->hash == hash && n->op == op && n->n_in == n_in
-                     && type_same(n->type, type) && attr_same(&n->attr, attr);
+        bool same = cell->hash == hash && n->op == op && n->n_in == n_in && type_same(n->type, type)
+                    && attr_same(&n->attr, attr);
         for (int i = 0; same && i < n_in; i++)
             same = n->in[i] == in[i];
         if (same)
@@ -97,7 +103,7 @@ static Node *consed_find(const Consed *c, uint64_t hash, Op op, const Type *type
 static Node *node_intern(Graph *g, Op op, int n_out, const Type *const *types, int n_in,
                          Node *const *in, const Attr *attr, Span at)
 {
-    Arena   *a = g->program->cx->arena;
+    Arena *a = g->program->cx->arena;
     uint64_t hash = node_hash(op, types[0], n_in, in, attr);
     if (!attr->keep) {
         Node *old = consed_find(g->consed, hash, op, types[0], n_in, in, attr);
@@ -129,11 +135,11 @@ static Node *node_intern(Graph *g, Op op, int n_out, const Type *const *types, i
 static void node_refuse(Graph *g, Op op, int n_in, Node *const *in, Span at, const char *why)
 {
     Context *cx = g->program->cx;
-    Text     t = text_new(cx->scratch);
+    Text t = text_new(cx->scratch);
     for (int i = 0; i < n_in; i++)
         text_add(&t, "%s%s", i ? ", " : "", type_text(cx, in[i]->type));
-    bug("%s of (%s) in graph %s%s%s: %s", op_row(op)->name, t.at, g->name,
-        at.file ? " at " : "", at.file ? source_where(cx, at) : "", why);
+    bug("%s of (%s) in graph %s%s%s: %s", op_row(op)->name, t.at, g->name, at.file ? " at " : "",
+        at.file ? source_where(cx, at) : "", why);
 }
 
 static void check_inputs(Graph *g, Op op, int n_in, Node *const *in, Span at)
@@ -153,7 +159,7 @@ Node *ir_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, Span
 {
     static const Attr none = { 0 };
     const OpRow *row = op_row(op);
-    const char  *why = "its type is not inferred";
+    const char *why = "its type is not inferred";
     attr = attr ? attr : &none;
     check_inputs(g, op, n_in, in, at);
     int max = attr->loop ? attr->loop->n_carry + attr->loop->n_stack : 4;
@@ -193,10 +199,7 @@ Node *ir_named(Node *n, const char *name)
 
 /* ---- leaves -------------------------------------------------------------------------------- */
 
-static const Type *scalar(Graph *g, DType t)
-{
-    return type_of(g->program->dims, t, 0, NULL);
-}
+static const Type *scalar(Graph *g, DType t) { return type_of(g->program->dims, t, 0, NULL); }
 
 Node *ir_const(Graph *g, DType t, double value, Span at)
 {
@@ -224,7 +227,7 @@ Node *ir_input(Graph *g, int index, Span at)
 
 Node *ir_arg(Graph *body, ArgKind kind, const Type *type, Span at)
 {
-    Attr  attr = { .index = body->args.len, .arg = kind };
+    Attr attr = { .index = body->args.len, .arg = kind };
     Node *n = ir_typed(body, OP_ARG, type, 0, NULL, &attr, at);
     vec_push(body->program->cx->arena, &body->args, n);
     return n;
@@ -238,10 +241,7 @@ Node *ir_iota(Graph *g, int rank, const Dim *const *dim, int axis, Span at)
 
 /* ---- pointwise, reductions, products ------------------------------------------------------- */
 
-Node *ir_unary(Graph *g, Op op, Node *a, Span at)
-{
-    return ir_node(g, op, 1, &a, NULL, at);
-}
+Node *ir_unary(Graph *g, Op op, Node *a, Span at) { return ir_node(g, op, 1, &a, NULL, at); }
 
 Node *ir_binary(Graph *g, Op op, Node *a, Node *b, Span at)
 {

@@ -11,68 +11,77 @@
 
 typedef enum { ROLE_WEIGHT, ROLE_BIAS, ROLE_GAIN, ROLE_EMBEDDING, ROLE_STATE } Role;
 typedef enum { INIT_ZEROS, INIT_ONES, INIT_CONST, INIT_NORMAL, INIT_UNIFORM } InitKind;
-                                                /* CONST value; NORMAL std, mean 0; UNIFORM bound:
+/* CONST value; NORMAL std, mean 0; UNIFORM bound:
                                                    sem computes the other initialisers to these */
 
 /* Parameters of a stack (`h : block[C,H] * L`) form a group: they lie together, count times.
    Groups nest. In the flat buffer a group is one run of count * stride elements. */
 typedef struct {
-    const char *name;                           /* "h"; path within the parent                   */
-    const char *layer;                          /* "block": the layer stacked                    */
-    int         parent;                         /* group index, -1 = top level                   */
-    const Dim  *count;
-    const Dim  *stride;                        /* elements of one repetition (sum of its members) */
-    const Symbol *stride_sym;                   /* P_h_STRIDE: a CONST symbol with that value     */
-    Span        span;
+    const char *name;  /* "h"; path within the parent */
+    const char *layer; /* "block": the layer stacked */
+    int parent;        /* group index, -1 = top level */
+    const Dim *count;
+    const Dim *stride;        /* elements of one repetition (sum of its members) */
+    const Symbol *stride_sym; /* P_h_STRIDE: a CONST symbol with that value */
+    Span span;
 } ParamGroup;
 
 typedef struct {
-    const char *path;                           /* checkpoint name: "h.*.attn.c_attn.weight" */
-    const char *name;                           /* in emitted code: "h_attn_c_attn_weight" */
-    const Type *type;                           /* of one repetition, without stack dims          */
-    const Type *stacked;                       /* type of the PARAM node: stack counts in front   */
-    int         group;                          /* -1 = top level                                */
-    Role        role;
-    bool        decay;                          /* by default: weight and embedding              */
-    InitKind    init;
-    double      init_value;
-    bool        trained;                     /* false: no loss reaches it (an error unless state) */
-    const Type *fitted;                         /* `state mu from mean(x)`: NULL or the type      */
-    int         fit_input;                      /* index of the input it is fitted on, -1 = none  */
-    const char *fit_kind;                       /* "mean" or "std"                               */
-    Span        span;
+    const char *path;    /* checkpoint name: "h.*.attn.c_attn.weight" */
+    const char *name;    /* in emitted code: "h_attn_c_attn_weight" */
+    const Type *type;    /* of one repetition, without stack dims */
+    const Type *stacked; /* type of the PARAM node: stack counts in front */
+    int group;           /* -1 = top level */
+    Role role;
+    bool decay; /* by default: weight and embedding */
+    InitKind init;
+    double init_value;
+    bool trained;         /* false: no loss reaches it (an error unless state) */
+    const Type *fitted;   /* `state mu from mean(x)`: NULL or the type */
+    int fit_input;        /* index of the input it is fitted on, -1 = none */
+    const char *fit_kind; /* "mean" or "std" */
+    Span span;
 } Param;
 
 typedef struct {
     const char *name;
-    const Type *type;                           /* first axis is the batch                       */
-    bool        ranged;                         /* integers: lo <= v < hi, or v == ignore         */
-    const Dim  *lo, *hi;
-    bool        has_ignore;
-    int64_t     ignore;
-    Span        span;
+    const Type *type; /* first axis is the batch */
+    bool ranged;      /* integers: lo <= v < hi, or v == ignore */
+    const Dim *lo, *hi;
+    bool has_ignore;
+    int64_t ignore;
+    Span span;
 } Input;
 
 /* mean(x) or mean(x, where: m) over data axes: a (sum, count) pair, filled by the graphs. */
 typedef struct {
-    const char *name;                        /* "loss", "accuracy", or "loss_b" for a second term */
-    const char *text;                           /* source text of the mean                       */
-    double      weight;                         /* in the loss; 0 = only in metrics              */
-    const Dim  *count;                          /* over dims; NULL: from the count graph */
-    Span        span;
+    const char *name; /* "loss", "accuracy", or "loss_b" for a second term */
+    const char *text; /* source text of the mean */
+    double weight;    /* in the loss; 0 = only in metrics */
+    const Dim *count; /* over dims; NULL: from the count graph */
+    Span span;
 } MeanSlot;
 
 typedef struct {
     const char *name;
-    Graph      *formula;                    /* scalar graph over MEAN(slot) leaves; SINK_RESULT 0 */
-    Span        span;
+    Graph *formula; /* scalar graph over MEAN(slot) leaves; SINK_RESULT 0 */
+    Span span;
 } Metric;
 
-typedef struct { const char *name; const Type *type; Span span; } Output;
+typedef struct {
+    const char *name;
+    const Type *type;
+    Span span;
+} Output;
 
-typedef struct { const Dim *left; enum { REL_LE, REL_LT, REL_GE, REL_GT, REL_EQ, REL_DIVIDES } rel;
-                 const Dim *right; Span span; const char *text; } Constraint;
-                                                /* REL_DIVIDES: left % right == 0 */
+typedef struct {
+    const Dim *left;
+    enum { REL_LE, REL_LT, REL_GE, REL_GT, REL_EQ, REL_DIVIDES } rel;
+    const Dim *right;
+    Span span;
+    const char *text;
+} Constraint;
+/* REL_DIVIDES: left % right == 0 */
 
 /* ---- train settings ------------------------------------------------------------------------- */
 
@@ -81,65 +90,69 @@ typedef enum { SCHED_CONSTANT, SCHED_LINEAR, SCHED_COSINE } SchedKind;
 
 /* tokens = window(0..T): how an input is cut from the data. */
 typedef struct {
-    int         input;                          /* program input                                 */
+    int input; /* program input */
     enum { MAP_WINDOW, MAP_COL, MAP_COLS } kind;
-    const Dim  *lo, *hi;                /* WINDOW: offsets from the window's start; COLS: columns */
-    const char *column;                         /* COL by name, or NULL: lo is the number        */
-    Span        span;
+    const Dim *lo, *hi; /* WINDOW: offsets from the window's start; COLS: columns */
+    const char *column; /* COL by name, or NULL: lo is the number */
+    Span span;
 } DataMap;
 
 typedef struct {
-    const char *reader;                         /* "text", "csv", "tokens"; NULL = no data given  */
+    const char *reader; /* "text", "csv", "tokens"; NULL = no data given */
     const char *path;
-    double      split;                          /* training share, 0 < split <= 1                */
-    const char *val_path;                       /* a file of its own for validation, or NULL     */
-    bool        header, header_set;             /* csv: first row names the columns              */
-    const char *vocab;                          /* text: "bytes" or "chars"                      */
+    double split;            /* training share, 0 < split <= 1 */
+    const char *val_path;    /* a file of its own for validation, or NULL */
+    bool header, header_set; /* csv: first row names the columns */
+    const char *vocab;       /* text: "bytes" or "chars" */
     VEC(DataMap) maps;
-    Span        span;
+    Span span;
 } DataSource;
 
 typedef struct {
-    bool        present;                        /* a train block exists                          */
-    DataSource  data;
-    int64_t     batch;                          /* global samples per update                     */
-    int64_t     accumulate;                     /* micro-steps, default 1                        */
-    OptKind     optimizer;
-    double      beta1, beta2, eps, momentum, weight_decay;
-    bool        nesterov;
-    SchedKind   schedule;
-    double      lr, lr_end;                     /* end of linear and cosine                      */
-    int64_t     warmup;                         /* steps                                         */
-    int64_t     decay_steps;                    /* steps until lr_end; 0 = `steps`               */
-    double      clip;                           /* global norm; 0 = none (no clip code)          */
-    int64_t     steps, eval_every, save_every, log_every;
-    uint64_t    seed;
-    int64_t     keep;                           /* checkpoints kept                              */
-    const char *out;                            /* run directory, NULL = <model>.run             */
-    Span        span;
+    bool present; /* a train block exists */
+    DataSource data;
+    int64_t batch;      /* global samples per update */
+    int64_t accumulate; /* micro-steps, default 1 */
+    OptKind optimizer;
+    double beta1, beta2, eps, momentum, weight_decay;
+    bool nesterov;
+    SchedKind schedule;
+    double lr, lr_end;   /* end of linear and cosine */
+    int64_t warmup;      /* steps */
+    int64_t decay_steps; /* steps until lr_end; 0 = `steps` */
+    double clip;         /* global norm; 0 = none (no clip code) */
+    int64_t steps, eval_every, save_every, log_every;
+    uint64_t seed;
+    int64_t keep;    /* checkpoints kept */
+    const char *out; /* run directory, NULL = <model>.run */
+    Span span;
 } TrainSettings;
 
-typedef struct { Graph *graph; const char *name; bool training; } Phase;   /* one graph and plan */
+typedef struct {
+    Graph *graph;
+    const char *name;
+    bool training;
+} Phase; /* one graph and plan */
 
 struct Program {
-    Context    *cx;
-    Dims       *dims;
-    const char *name;                           /* of the model                                  */
-    int         file;                           /* source                                        */
-    DType       real;                           /* DT_F32 or DT_F64                              */
+    Context *cx;
+    Dims *dims;
+    const char *name; /* of the model */
+    int file;         /* source */
+    DType real;       /* DT_F32 or DT_F64 */
     VEC(ParamGroup) groups;
-    VEC(Param)      params;                     /* in flat-buffer order                          */
-    VEC(Input)      inputs;
-    VEC(MeanSlot)   means;
-    VEC(Metric)     metrics;
-    VEC(Output)     outputs;
+    VEC(Param) params; /* in flat-buffer order */
+    VEC(Input) inputs;
+    VEC(MeanSlot) means;
+    VEC(Metric) metrics;
+    VEC(Output) outputs;
     VEC(Constraint) constraints;
-    TrainSettings   train;
-    Graph *train_graph;                         /* training = true; NULL without loss */
-    Graph *eval_graph;                          /* sums of all mean slots, training = false      */
-    Graph *count_graph;                         /* counts that depend on data; may be NULL */
-    Graph *output_graph;                        /* all outputs; NULL without any */
-    VEC(Graph *) graphs;                        /* of IR read from text                          */
+    TrainSettings train;
+    Graph *train_graph;  /* training = true; NULL without loss */
+    Graph *eval_graph;   /* sums of all mean slots, training = false */
+    Graph *count_graph;  /* counts that depend on data; may be NULL */
+    Graph *output_graph; /* all outputs; NULL without any */
+    VEC(Graph *) graphs; /* of IR read from text */
 };
 
 Program *program_new(Context *cx);

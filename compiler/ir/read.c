@@ -19,23 +19,29 @@
 typedef enum { TOK_END, TOK_WORD, TOK_VALUE, TOK_NUMBER, TOK_STRING, TOK_MARK } TokenKind;
 
 typedef struct {
-    TokenKind   kind;
-    const char *text;                           /* interned: WORD x, VALUE %x, STRING, MARK     */
-    double      number;
-    Span        span;
+    TokenKind kind;
+    const char *text; /* interned: WORD x, VALUE %x, STRING, MARK */
+    double number;
+    Span span;
 } Token;
 
-typedef struct Scope { Graph *g; Map *names; } Scope;       /* name -> Bound */
-typedef struct { Node *node; int k; } Bound;                /* result k of a node */
+typedef struct Scope {
+    Graph *g;
+    Map *names;
+} Scope; /* name -> Bound */
+typedef struct {
+    Node *node;
+    int k;
+} Bound; /* result k of a node */
 
 typedef struct {
-    Context    *cx;
-    Program    *p;
+    Context *cx;
+    Program *p;
     const char *text;
-    uint32_t    at;
-    int         file;
-    Token       tok;
-    bool        failed;
+    uint32_t at;
+    int file;
+    Token tok;
+    bool failed;
 } Reader;
 
 /* ---- tokens -------------------------------------------------------------------------------- */
@@ -45,7 +51,7 @@ static void fail(Reader *r, Span at, const char *fmt, ...)
 {
     if (!r->failed) {
         va_list ap;
-        Text    t = text_new(r->cx->arena);
+        Text t = text_new(r->cx->arena);
         va_start(ap, fmt);
         text_addv(&t, fmt, ap);
         va_end(ap);
@@ -55,10 +61,7 @@ static void fail(Reader *r, Span at, const char *fmt, ...)
     r->tok.kind = TOK_END;
 }
 
-static bool is_word(char c)
-{
-    return isalnum((unsigned char)c) || c == '_' || c == '.';
-}
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_' || c == '.'; }
 
 static void skip_blank(Reader *r)
 {
@@ -91,7 +94,7 @@ static void next(Reader *r)
     if (r->failed)
         return;
     skip_blank(r);
-    uint32_t    lo = r->at;
+    uint32_t lo = r->at;
     const char *c = r->text + lo;
     r->tok = (Token){ .kind = TOK_END };
     if (*c == '\0' || ((lo == 0 || c[-1] == '\n') && strncmp(c, "---", 3) == 0)) {
@@ -168,7 +171,7 @@ static double read_number(Reader *r)
 
 static int64_t read_integer(Reader *r)
 {
-    Span   at = r->tok.span;
+    Span at = r->tok.span;
     double v = read_number(r);
     if (v != floor(v) || fabs(v) > 9e15)
         fail(r, at, "a whole number is wanted here");
@@ -202,7 +205,7 @@ static const Dim *read_factor(Reader *r)
 
 static const Dim *read_product(Reader *r)
 {
-    Dims      *ds = r->p->dims;
+    Dims *ds = r->p->dims;
     const Dim *d = read_factor(r);
     for (;;) {
         Span at = r->tok.span;
@@ -225,7 +228,7 @@ static const Dim *read_product(Reader *r)
 
 static const Dim *read_dim(Reader *r)
 {
-    Dims      *ds = r->p->dims;
+    Dims *ds = r->p->dims;
     const Dim *d = read_product(r);
     for (;;) {
         if (accept(r, "+"))
@@ -257,7 +260,7 @@ static int read_dims(Reader *r, const Dim **dim)
 static const Type *read_type(Reader *r)
 {
     const Dim *dim[RANK_MAX];
-    DType      dtype = DT_COUNT;
+    DType dtype = DT_COUNT;
     for (int i = 0; i < DT_COUNT; i++)
         if (r->tok.kind == TOK_WORD && strcmp(r->tok.text, dtype_name((DType)i)) == 0)
             dtype = (DType)i;
@@ -279,8 +282,8 @@ static const char *hint_of(Reader *r, const char *name)
     const char *dot = strrchr(name, '.');
     if (isdigit((unsigned char)*name) || !*name)
         return NULL;
-    return dot && isdigit((unsigned char)dot[1])
-         ? intern_n(r->cx, name, (size_t)(dot - name)) : intern(r->cx, name);
+    return dot && isdigit((unsigned char)dot[1]) ? intern_n(r->cx, name, (size_t)(dot - name))
+                                                 : intern(r->cx, name);
 }
 
 static void bind(Reader *r, Scope *s, const char *name, Span at, Node *node, int k)
@@ -294,11 +297,12 @@ static void bind(Reader *r, Scope *s, const char *name, Span at, Node *node, int
 
 static Node *read_operand(Reader *r, Scope *s)
 {
-    Bound *b = r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE
-             ? map_get(s->names, r->tok.text) : NULL;
+    Bound *b = r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE ? map_get(s->names, r->tok.text)
+                                                                   : NULL;
     if (!b) {
-        fail(r, r->tok.span, r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE
-             ? "no value %s comes before" : "a value is wanted here%s",
+        fail(r, r->tok.span,
+             r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE ? "no value %s comes before"
+                                                                 : "a value is wanted here%s",
              r->tok.text && r->tok.kind != TOK_MARK ? r->tok.text : "");
         return NULL;
     }
@@ -314,8 +318,8 @@ static int find_mean(Reader *r, const char *name, Span at)
     for (int i = 0; i < r->p->means.len; i++)
         if (strcmp(r->p->means.at[i].name, name) == 0)
             return i;
-    vec_push(r->cx->arena, &r->p->means, ((MeanSlot){ .name = name, .text = name, .weight = 1,
-                                                      .span = at }));
+    vec_push(r->cx->arena, &r->p->means,
+             ((MeanSlot){ .name = name, .text = name, .weight = 1, .span = at }));
     return r->p->means.len - 1;
 }
 
@@ -326,7 +330,7 @@ enum { OPERANDS_MAX = 64 };
 static void read_attr(Reader *r, Op op, Attr *attr)
 {
     const Dim *dim[1 + RANK_MAX];
-    Span       at = r->tok.span;
+    Span at = r->tok.span;
     if (op == OP_CONST) {
         attr->value = read_number(r);
     } else if (op == OP_SEED || op == OP_MEAN) {
@@ -344,7 +348,7 @@ static void read_attr(Reader *r, Op op, Attr *attr)
                 attr->axes[attr->n_axes++] = (int)read_integer(r);
         } else if (accept(r, "lo")) {
             int n = read_dims(r, attr->lo);
-            attr->index = n;                    /* checked against the operand, then 0 */
+            attr->index = n; /* checked against the operand, then 0 */
         } else if (accept(r, "scale")) {
             attr->value = read_number(r);
         } else if (accept(r, "stream")) {
@@ -368,8 +372,8 @@ static Node *make_node(Reader *r, Scope *s, Op op, int n_in, Node *const *in, At
                        const Type **types, int n_types, Span at)
 {
     const OpRow *row = op_row(op);
-    const Type  *inferred[8];
-    const char  *why = NULL;
+    const Type *inferred[8];
+    const char *why = NULL;
     if (row->arity >= 0 && row->arity != n_in) {
         fail(r, at, "%s has %d operands, not %d", row->name, row->arity, n_in);
         return NULL;
@@ -402,13 +406,13 @@ static Node *make_node(Reader *r, Scope *s, Op op, int n_in, Node *const *in, At
 
 static Node *read_node(Reader *r, Scope *s)
 {
-    Node       *in[OPERANDS_MAX];
+    Node *in[OPERANDS_MAX];
     const Type *types[8];
-    Attr        attr = { 0 };
-    int         n_in = 0, n_types = 0;
-    Span        at = r->tok.span;
+    Attr attr = { 0 };
+    int n_in = 0, n_types = 0;
+    Span at = r->tok.span;
     const char *name = read_word(r, "an op");
-    Op          op = op_find(name);
+    Op op = op_find(name);
     if (op == OP_COUNT || op == OP_LOOP || op == OP_RESULT || op == OP_PARAM || op == OP_INPUT
         || op == OP_ARG) {
         fail(r, at, "no op '%s'", name);
@@ -448,7 +452,7 @@ static int read_section(Reader *r, Scope *outer, Scope *inner, ArgKind kind, Nod
 {
     int count = 0;
     while (!r->failed && !at_text(r, ";")) {
-        Span        at = r->tok.span;
+        Span at = r->tok.span;
         const char *name = read_word(r, "the name of an argument");
         expect(r, kind == ARG_SLICE ? "in" : "=");
         Node *value = read_operand(r, outer);
@@ -457,7 +461,7 @@ static int read_section(Reader *r, Scope *outer, Scope *inner, ArgKind kind, Nod
             break;
         }
         const Type *t = kind == ARG_SLICE ? slice_type(r, value->type, at) : value->type;
-        Node       *arg = ir_arg(inner->g, kind, t, at);
+        Node *arg = ir_arg(inner->g, kind, t, at);
         ir_named(arg, hint_of(r, name));
         bind(r, inner, name, at, arg, 0);
         in[n + count++] = value;
@@ -470,11 +474,11 @@ static int read_section(Reader *r, Scope *outer, Scope *inner, ArgKind kind, Nod
 
 static Node *read_loop(Reader *r, Scope *s)
 {
-    Node       *in[OPERANDS_MAX];
+    Node *in[OPERANDS_MAX];
     const Type *types[2 * OPERANDS_MAX];
     const char *why = NULL;
-    Span        at = r->tok.span;
-    Loop       *l = NEW(r->cx->arena, Loop);
+    Span at = r->tok.span;
+    Loop *l = NEW(r->cx->arena, Loop);
     next(r);
     l->name = read_word(r, "the name of the loop");
     if (accept(r, "var"))
@@ -489,10 +493,10 @@ static Node *read_loop(Reader *r, Scope *s)
     l->body = graph_new(r->p, l->name, s->g);
     Scope inner = { l->body, map_new(r->cx->scratch) };
     expect(r, "(");
-    l->n_carry  = read_section(r, s, &inner, ARG_CARRY, in, 0);
-    l->n_slice  = read_section(r, s, &inner, ARG_SLICE, in, l->n_carry);
+    l->n_carry = read_section(r, s, &inner, ARG_CARRY, in, 0);
+    l->n_slice = read_section(r, s, &inner, ARG_SLICE, in, l->n_carry);
     l->n_shared = read_section(r, s, &inner, ARG_SHARED, in, l->n_carry + l->n_slice);
-    Span        iter_at = r->tok.span;
+    Span iter_at = r->tok.span;
     const char *iter = read_word(r, "the name of the iteration");
     Node *arg = ir_arg(l->body, ARG_ITER, type_of(r->p->dims, DT_I32, 0, NULL), iter_at);
     ir_named(arg, hint_of(r, iter));
@@ -520,7 +524,7 @@ static Node *read_loop(Reader *r, Scope *s)
 static void read_assignment(Reader *r, Scope *s)
 {
     Token target[2 * OPERANDS_MAX];
-    int   n = 0;
+    int n = 0;
     do {
         if (n == 2 * OPERANDS_MAX)
             fail(r, r->tok.span, "too many results");
@@ -580,9 +584,9 @@ static int find_param(const Program *p, const char *name)
 
 static void read_sink(Reader *r, Scope *s, SinkKind kind)
 {
-    Span        at = r->tok.span;
+    Span at = r->tok.span;
     const char *name = read_word(r, "a name");
-    Node       *v = read_operand(r, s);
+    Node *v = read_operand(r, s);
     if (!v)
         return;
     int index = -1;
@@ -640,9 +644,17 @@ static int add_param(Reader *r, const char *name, const Type *t, Span at)
         fail(r, at, "parameter %s has another type above", name);
     if (i >= 0)
         return i;
-    vec_push(r->cx->arena, &r->p->params, ((Param){ .path = name, .name = name, .type = t,
-             .stacked = t, .group = -1, .role = ROLE_WEIGHT, .decay = true, .trained = true,
-             .fit_input = -1, .span = at }));
+    vec_push(r->cx->arena, &r->p->params,
+             ((Param){ .path = name,
+                       .name = name,
+                       .type = t,
+                       .stacked = t,
+                       .group = -1,
+                       .role = ROLE_WEIGHT,
+                       .decay = true,
+                       .trained = true,
+                       .fit_input = -1,
+                       .span = at }));
     return r->p->params.len - 1;
 }
 
@@ -657,13 +669,13 @@ static int add_input(Reader *r, const char *name, const Type *t, Span at)
 
 static void read_graph(Reader *r)
 {
-    Span   name_at = r->tok.span;
+    Span name_at = r->tok.span;
     Graph *g = graph_new(r->p, read_word(r, "the name of the graph"), NULL);
-    Scope  s = { g, map_new(r->cx->scratch) };
+    Scope s = { g, map_new(r->cx->scratch) };
     expect(r, "(");
     while (!r->failed && !at_text(r, ")")) {
-        bool        param = accept(r, "param");
-        Span        at = r->tok.span;
+        bool param = accept(r, "param");
+        Span at = r->tok.span;
         const char *name = read_word(r, "the name of an input");
         expect(r, ":");
         const Type *t = read_type(r);
@@ -692,9 +704,9 @@ static void read_graph(Reader *r)
 
 static void read_symbol(Reader *r, SymKind kind)
 {
-    Span        at = r->tok.span;
+    Span at = r->tok.span;
     const char *name = read_word(r, "a name");
-    int64_t     value = accept(r, "=") ? read_integer(r) : 0;
+    int64_t value = accept(r, "=") ? read_integer(r) : 0;
     if (kind == SYM_CONST && !r->failed && value < 1)
         fail(r, at, "a const needs a value above 0: const %s = 4", name);
     if (dims_find(r->p->dims, name))

@@ -28,13 +28,13 @@
 #include <string.h>
 
 typedef struct {
-    Context     *cx;
-    Text        *t;
-    Graph       *g;
-    bool        *live;
-    const char **name;                          /* by id, with its %; NULL = not printed yet    */
-    Map         *taken;                         /* name -> how many values have it              */
-    int          n_unnamed, width, indent;
+    Context *cx;
+    Text *t;
+    Graph *g;
+    bool *live;
+    const char **name; /* by id, with its %; NULL = not printed yet */
+    Map *taken;        /* name -> how many values have it */
+    int n_unnamed, width, indent;
 } Printer;
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static const char *clean_name(Context *cx, const char *hint)
 static const char *unique_name(Printer *w, const char *sigil, const char *name)
 {
     const char *full = intern_printf(w->cx, "%s%s", sigil, name);
-    intptr_t    n = (intptr_t)map_get(w->taken, full) + 1;
+    intptr_t n = (intptr_t)map_get(w->taken, full) + 1;
     map_set(w->taken, full, (void *)n);
     return n == 1 ? full : intern_printf(w->cx, "%s.%d", full, (int)n);
 }
@@ -123,21 +123,19 @@ static void put_word(Text *t, const char *word)
     text_add(t, plain ? "%s" : "\"%s\"", word);
 }
 
-static void put_dim(Text *t, const Dim *d)
-{
-    dim_print(t, d, NULL, NULL, false);
-}
+static void put_dim(Text *t, const Dim *d) { dim_print(t, d, NULL, NULL, false); }
 
 static void put_attr(Text *t, const Node *n)
 {
-    const Attr    *a = &n->attr;
+    const Attr *a = &n->attr;
     const Program *p = n->graph->program;
     switch (n->op) {
     case OP_CONST:
         text_put(t, " ");
         put_number(t, a->value);
         return;
-    case OP_SEED: case OP_MEAN:
+    case OP_SEED:
+    case OP_MEAN:
         text_put(t, " ");
         put_word(t, p->means.at[a->index].name);
         return;
@@ -146,20 +144,19 @@ static void put_attr(Text *t, const Node *n)
         put_dim(t, a->dim);
         text_put(t, "]");
         return;
-    case OP_SLICE: case OP_PAD:
+    case OP_SLICE:
+    case OP_PAD:
         for (int k = 0; k < n->type->rank; k++) {
             text_put(t, k ? "," : " lo [");
             put_dim(t, a->lo[k]);
         }
         text_put(t, n->type->rank ? "]" : "");
         return;
-    case OP_UNIFORM: case OP_NORMAL:
-        text_add(t, " stream \"%s\"", a->stream);
-        return;
-    case OP_MATMUL:
-        text_add(t, "%s%s", a->ta ? " ta" : "", a->tb ? " tb" : "");
-        return;
-    case OP_ATTENTION: case OP_ATTENTION_GRAD:
+    case OP_UNIFORM:
+    case OP_NORMAL: text_add(t, " stream \"%s\"", a->stream); return;
+    case OP_MATMUL: text_add(t, "%s%s", a->ta ? " ta" : "", a->tb ? " tb" : ""); return;
+    case OP_ATTENTION:
+    case OP_ATTENTION_GRAD:
         text_put(t, a->causal ? " causal" : "");
         if (a->value != 0) {
             text_put(t, " scale ");
@@ -175,10 +172,7 @@ static void put_attr(Text *t, const Node *n)
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-static void put_indent(const Printer *w)
-{
-    text_add(w->t, "%*s", w->indent, "");
-}
+static void put_indent(const Printer *w) { text_add(w->t, "%*s", w->indent, ""); }
 
 /* "%y, _ =" for a node with several results. */
 static void put_targets(const Printer *w, const Node *n)
@@ -206,7 +200,7 @@ static void put_origin(const Printer *w, const Node *n)
         && w->name[n->undoes->id])
         text_add(w->t, " %s", name_of(w, n->undoes));
     const Source *s = n->span.file ? source_of(w->cx, n->span.file) : NULL;
-    size_t        len = s ? strlen(s->path) : 0;
+    size_t len = s ? strlen(s->path) : 0;
     if (s && !(len > 3 && strcmp(s->path + len - 3, ".ir") == 0))
         text_add(w->t, "  # %s", source_where(w->cx, n->span));
 }
@@ -240,10 +234,14 @@ static void put_results(const Printer *w, const char *word, int lo, int hi)
 static void put_body(const Printer *outer, const Node *n)
 {
     const Loop *l = n->attr.loop;
-    Graph      *body = l->body;
-    int         slices = l->n_carry + l->n_slice;
-    Printer w = { .cx = outer->cx, .t = outer->t, .g = body, .live = graph_live(body),
-                  .taken = map_new(outer->cx->scratch), .indent = outer->indent + 2 };
+    Graph *body = l->body;
+    int slices = l->n_carry + l->n_slice;
+    Printer w = { .cx = outer->cx,
+                  .t = outer->t,
+                  .g = body,
+                  .live = graph_live(body),
+                  .taken = map_new(outer->cx->scratch),
+                  .indent = outer->indent + 2 };
     name_nodes(&w);
     text_put(w.t, " (");
     put_section(outer, &w, n, 0, l->n_carry, "=");
@@ -303,7 +301,7 @@ static void put_nodes(Printer *w)
 static void put_sinks(const Printer *w)
 {
     const Program *p = w->g->program;
-    bool           returns = false;
+    bool returns = false;
     for (int i = 0; i < w->g->sinks.len; i++) {
         const Sink *s = &w->g->sinks.at[i];
         if (s->kind == SINK_RESULT) {
@@ -311,9 +309,11 @@ static void put_sinks(const Printer *w)
             continue;
         }
         put_indent(w);
-        text_put(w->t, s->kind == SINK_SUM ? "sum " : s->kind == SINK_COUNT ? "count "
-                       : s->kind == SINK_GRAD ? "grad " : "output ");
-        put_word(w->t, s->kind == SINK_GRAD ? p->params.at[s->index].name
+        text_put(w->t, s->kind == SINK_SUM     ? "sum "
+                       : s->kind == SINK_COUNT ? "count "
+                       : s->kind == SINK_GRAD  ? "grad "
+                                               : "output ");
+        put_word(w->t, s->kind == SINK_GRAD     ? p->params.at[s->index].name
                        : s->kind == SINK_OUTPUT ? p->outputs.at[s->index].name
                                                 : p->means.at[s->index].name);
         text_add(w->t, " %s\n", name_of(w, s->node));
@@ -345,8 +345,12 @@ static int put_leaves(const Printer *w, Op op, int count, int n)
 void ir_print(Text *t, Graph *g)
 {
     Context *cx = g->program->cx;
-    Printer  w = { .cx = cx, .t = t, .g = g, .live = graph_live(g),
-                   .taken = map_new(cx->scratch), .indent = 2 };
+    Printer w = { .cx = cx,
+                  .t = t,
+                  .g = g,
+                  .live = graph_live(g),
+                  .taken = map_new(cx->scratch),
+                  .indent = 2 };
     name_nodes(&w);
     text_put(t, "graph ");
     put_word(t, g->name ? g->name : "graph");
@@ -361,8 +365,8 @@ void ir_print(Text *t, Graph *g)
 
 void ir_print_header(Text *t, const Program *p)
 {
-    static const char *const kind[] = { [SYM_CONST] = "const", [SYM_DIM] = "dim",
-                                        [SYM_BATCH] = "batch" };
+    static const char
+        *const kind[] = { [SYM_CONST] = "const", [SYM_DIM] = "dim", [SYM_BATCH] = "batch" };
     for (int i = 0; i < dims_count(p->dims); i++) {
         const Symbol *s = dims_at(p->dims, i);
         if (s->kind == SYM_FRESH)

@@ -14,7 +14,7 @@
 static const char *check_qkv(Node *const *in)
 {
     const Type *q = in[0]->type, *k = in[1]->type, *v = in[2]->type;
-    int         r = q->rank;
+    int r = q->rank;
     if (r < 2 || k->rank != r || v->rank != r)
         return "queries, keys and values have different numbers of axes";
     if (!dtype_is_real(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype)
@@ -29,12 +29,13 @@ static const char *check_qkv(Node *const *in)
 
 SHAPE(shape_attention)
 {
-    (void)n_in; (void)attr;
+    (void)n_in;
+    (void)attr;
     const char *wrong = check_qkv(in);
     if (wrong)
         return shape_refuse(why, wrong);
     const Type *q = in[0]->type;
-    const Dim  *dim[RANK_MAX];
+    const Dim *dim[RANK_MAX];
     for (int i = 0; i < q->rank; i++)
         dim[i] = q->dim[i];
     out[1] = type_of(ds, q->dtype, q->rank - 1, dim);
@@ -60,17 +61,17 @@ SHAPE(shape_attention_grad)
 
 typedef struct {
     Graph *g;
-    Span   at;
-    Node  *q, *k, *v;
-    Node  *scores;                              /* scale q k', [..,T,S]                     */
-    Node  *seen;                                /* which keys a query sees; NULL = all      */
-    Node  *zero;
+    Span at;
+    Node *q, *k, *v;
+    Node *scores; /* scale q k', [..,T,S] */
+    Node *seen;   /* which keys a query sees; NULL = all */
+    Node *zero;
 } Parts;
 
 static Node *scale_of(Graph *g, const Attr *attr, const Type *q, Span at)
 {
     const Dim *width = q->dim[q->rank - 1];
-    int64_t    d;
+    int64_t d;
     if (attr->value != 0)
         return ir_const(g, q->dtype, attr->value, at);
     if (dim_value(width, &d))
@@ -86,7 +87,7 @@ static Parts parts_of(Graph *g, const Attr *attr, Node *const *in, Span at)
     p.zero = ir_const(g, s->type->dtype, 0, at);
     if (attr->causal) {
         const Type *t = s->type;
-        const Dim  *ahead = dim_sub(g->program->dims, t->dim[t->rank - 1], t->dim[t->rank - 2]);
+        const Dim *ahead = dim_sub(g->program->dims, t->dim[t->rank - 1], t->dim[t->rank - 2]);
         Node *key = ir_iota(g, t->rank, t->dim, t->rank - 1, at);
         Node *query = ir_iota(g, t->rank, t->dim, t->rank - 2, at);
         Node *until = ir_binary(g, OP_ADD, query, ir_dim(g, DT_I32, ahead, at), at);
@@ -122,14 +123,14 @@ static Node *binary(const Parts *p, Op op, Node *a, Node *b)
 EXPAND(expand_attention)
 {
     Parts p = parts_of(g, &n->attr, in, n->span);
-    Span  at = n->span;
-    int   last = p.scores->type->rank - 1;
+    Span at = n->span;
+    int last = p.scores->type->rank - 1;
     DType dtype = p.scores->type->dtype;
     Node *scores = p.scores;
     if (p.seen)
         scores = ir_where(g, p.seen, scores, ir_const(g, dtype, -INFINITY, at), at);
     Node *m = ir_unary(g, OP_STOP, ir_reduce(g, OP_AMAX, scores, 1, &last, at), at);
-    if (p.seen)                                 /* a query without keys has no maximum */
+    if (p.seen) /* a query without keys has no maximum */
         m = ir_where(g, binary(&p, OP_EQ, m, ir_const(g, dtype, -INFINITY, at)), p.zero, m, at);
     Node *e = exp_seen(&p, m);
     Node *z = ir_reduce(g, OP_SUM, e, 1, &last, at);
@@ -151,9 +152,9 @@ static void scores_backward(const Parts *p, const Attr *attr, Node *d_scores, No
 EXPAND(expand_attention_grad)
 {
     Parts p = parts_of(g, &n->attr, in, n->span);
-    Span  at = n->span;
+    Span at = n->span;
     Node *y = in[3], *lse = in[4], *d_y = in[5];
-    int   last = y->type->rank - 1;
+    int last = y->type->rank - 1;
     Node *weights = exp_seen(&p, lse);
     Node *d_weights = ir_matmul(g, d_y, p.v, false, true, at);
     Node *dot = ir_reduce(g, OP_SUM, binary(&p, OP_MUL, d_y, y), 1, &last, at);
@@ -172,12 +173,12 @@ TRANSPOSES(transpose_attention)
     d_in[0] = d_in[1] = d_in[2] = NULL;
     if (a->d_out[0]) {
         Node *in[6] = { a->in[0], a->in[1], a->in[2], a->out[0], a->out[1], a->d_out[0] };
-        Attr  attr = { .value = a->n->attr.value, .causal = a->n->attr.causal };
+        Attr attr = { .value = a->n->attr.value, .causal = a->n->attr.causal };
         Node *d = ir_node(a->g, OP_ATTENTION_GRAD, 6, in, &attr, a->at);
         for (int i = 0; i < 3; i++)
             d_in[i] = ir_result(d, i);
     }
-    if (a->d_out[1]) {                          /* the weights are the gradient of lse */
+    if (a->d_out[1]) { /* the weights are the gradient of lse */
         Parts p = parts_of(a->g, &a->n->attr, a->in, a->at);
         Node *w = exp_seen(&p, a->out[1]), *d_q, *d_k;
         w = binary(&p, OP_MUL, w, along_keys(&p, a->d_out[1], w));
@@ -191,15 +192,20 @@ TRANSPOSES(transpose_attention)
 
 typedef struct {
     int64_t n_mats, n_queries, n_keys, width, v_width;
-    double  scale;
-    bool    causal;
+    double scale;
+    bool causal;
 } Sizes;
 
 static Sizes sizes_of(const Node *n, const Tensor *const *in)
 {
-    int   r = in[0]->rank;
-    Sizes s = { 1, in[0]->dim[r - 2], in[1]->dim[r - 2], in[0]->dim[r - 1], in[2]->dim[r - 1],
-                n->attr.value, n->attr.causal };
+    int r = in[0]->rank;
+    Sizes s = { 1,
+                in[0]->dim[r - 2],
+                in[1]->dim[r - 2],
+                in[0]->dim[r - 1],
+                in[2]->dim[r - 1],
+                n->attr.value,
+                n->attr.causal };
     for (int i = 0; i < r - 2; i++)
         s.n_mats *= in[0]->dim[i];
     if (s.scale == 0)
@@ -225,13 +231,13 @@ static double dot(const double *x, const double *y, int64_t n)
 EVAL(eval_attention)
 {
     (void)env;
-    Sizes   s = sizes_of(n, in);
+    Sizes s = sizes_of(n, in);
     double *score = NEW_ARRAY(a, double, s.n_keys + 1);
     for (int64_t row = 0; row < s.n_mats * s.n_queries; row++) {
-        int64_t       mat = row / s.n_queries, seen = n_seen(&s, row % s.n_queries);
+        int64_t mat = row / s.n_queries, seen = n_seen(&s, row % s.n_queries);
         const double *k = in[1]->at + mat * s.n_keys * s.width;
         const double *v = in[2]->at + mat * s.n_keys * s.v_width;
-        double        m = -INFINITY, z = 0;
+        double m = -INFINITY, z = 0;
         if (seen == 0)
             continue;
         for (int64_t i = 0; i < seen; i++) {
@@ -249,13 +255,14 @@ EVAL(eval_attention)
 
 EVAL(eval_attention_grad)
 {
-    (void)a; (void)env;
+    (void)a;
+    (void)env;
     Sizes s = sizes_of(n, in);
     for (int64_t row = 0; row < s.n_mats * s.n_queries; row++) {
-        int64_t       mat = row / s.n_queries, seen = n_seen(&s, row % s.n_queries);
-        int64_t       k0 = mat * s.n_keys * s.width, v0 = mat * s.n_keys * s.v_width;
+        int64_t mat = row / s.n_queries, seen = n_seen(&s, row % s.n_queries);
+        int64_t k0 = mat * s.n_keys * s.width, v0 = mat * s.n_keys * s.v_width;
         const double *q = in[0]->at + row * s.width, *d_y = in[5]->at + row * s.v_width;
-        double        y_dot = dot(d_y, in[3]->at + row * s.v_width, s.v_width);
+        double y_dot = dot(d_y, in[3]->at + row * s.v_width, s.v_width);
         for (int64_t i = 0; i < seen; i++) {
             const double *k = in[1]->at + k0 + i * s.width, *v = in[2]->at + v0 + i * s.v_width;
             double w = exp(s.scale * dot(q, k, s.width) - in[4]->at[row]);

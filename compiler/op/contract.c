@@ -9,7 +9,7 @@ SHAPE(shape_matmul)
 {
     (void)n_in;
     const Type *a = in[0]->type, *b = in[1]->type;
-    int         r = a->rank;
+    int r = a->rank;
     if (r < 2 || b->rank != r)
         return shape_refuse(why, "two matrices, or two equal stacks of them, are wanted");
     if (!dtype_is_real(a->dtype) || a->dtype != b->dtype)
@@ -31,7 +31,7 @@ SHAPE(shape_matmul)
 TRANSPOSES(transpose_matmul)
 {
     Node *x = a->in[0], *y = a->in[1], *d = a->d_out[0];
-    bool  ta = a->n->attr.ta, tb = a->n->attr.tb;
+    bool ta = a->n->attr.ta, tb = a->n->attr.tb;
     d_in[0] = ta ? ir_matmul(a->g, y, d, tb, true, a->at)
                  : ir_matmul(a->g, d, y, false, !tb, a->at);
     d_in[1] = tb ? ir_matmul(a->g, d, x, true, ta, a->at)
@@ -40,9 +40,10 @@ TRANSPOSES(transpose_matmul)
 
 EVAL(eval_matmul)
 {
-    (void)a; (void)env;
-    int     r = out->rank;
-    bool    ta = n->attr.ta, tb = n->attr.tb;
+    (void)a;
+    (void)env;
+    int r = out->rank;
+    bool ta = n->attr.ta, tb = n->attr.tb;
     int64_t depth = in[0]->dim[ta ? r - 2 : r - 1];
     for (int64_t i = 0; i < out->elems; i++) {
         int64_t idx[RANK_MAX], x[RANK_MAX], y[RANK_MAX];

@@ -10,9 +10,10 @@
 
 SHAPE(shape_gather)
 {
-    (void)n_in; (void)attr;
+    (void)n_in;
+    (void)attr;
     const Type *table = in[0]->type, *ids = in[1]->type;
-    const Dim  *dim[RANK_MAX];
+    const Dim *dim[RANK_MAX];
     if (table->rank < 1 || ids->rank + table->rank - 1 > RANK_MAX)
         return shape_refuse(why, table->rank < 1 ? "a scalar has no rows" : "too many axes");
     if (ids->dtype != DT_I32)
@@ -27,7 +28,9 @@ SHAPE(shape_gather)
 
 CHECK(check_scatter)
 {
-    (void)g; (void)n_in; (void)attr;
+    (void)g;
+    (void)n_in;
+    (void)attr;
     const Type *ids = in[0]->type, *rows = in[1]->type;
     if (ids->dtype != DT_I32)
         return "indexes are integers";
@@ -55,12 +58,14 @@ TRANSPOSES(transpose_scatter)
 
 EVAL(eval_gather)
 {
-    (void)a; (void)n; (void)env;
+    (void)a;
+    (void)n;
+    (void)env;
     const Tensor *table = in[0], *ids = in[1];
-    int64_t       width = table->dim[0] ? table->elems / table->dim[0] : 0;
+    int64_t width = table->dim[0] ? table->elems / table->dim[0] : 0;
     for (int64_t i = 0; i < ids->elems; i++) {
         int64_t row = (int64_t)ids->at[i];
-        bool    inside = row >= 0 && row < table->dim[0];
+        bool inside = row >= 0 && row < table->dim[0];
         for (int64_t k = 0; k < width; k++)
             out->at[i * width + k] = inside ? table->at[row * width + k] : NAN;
     }
@@ -68,9 +73,11 @@ EVAL(eval_gather)
 
 EVAL(eval_scatter)
 {
-    (void)a; (void)n; (void)env;
+    (void)a;
+    (void)n;
+    (void)env;
     const Tensor *ids = in[0], *rows = in[1];
-    int64_t       width = out->dim[0] ? out->elems / out->dim[0] : 0;
+    int64_t width = out->dim[0] ? out->elems / out->dim[0] : 0;
     for (int64_t i = 0; i < ids->elems; i++) {
         int64_t row = (int64_t)ids->at[i];
         for (int64_t k = 0; k < width && row >= 0 && row < out->dim[0]; k++)

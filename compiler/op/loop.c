@@ -65,7 +65,8 @@ SHAPE(shape_loop)
 
 SHAPE(shape_result)
 {
-    (void)ds; (void)n_in;
+    (void)ds;
+    (void)n_in;
     if (attr->index < 0 || attr->index >= in[0]->n_out || in[0]->n_out < 2)
         return shape_refuse(why, "no such result");
     out[0] = in[0]->types[attr->index];
@@ -74,7 +75,8 @@ SHAPE(shape_result)
 
 EVAL(eval_result)
 {
-    (void)a; (void)env;
+    (void)a;
+    (void)env;
     const Tensor *from = &in[0][n->attr.index];
     for (int64_t i = 0; i < out->elems; i++)
         out->at[i] = from->at[i];

@@ -10,7 +10,8 @@
 
 SHAPE(shape_cross_entropy)
 {
-    (void)n_in; (void)attr;
+    (void)n_in;
+    (void)attr;
     const Type *x = in[0]->type, *t = in[1]->type;
     if (!dtype_is_real(x->dtype) || x->rank < 1)
         return shape_refuse(why, "the logits are no rows of real numbers");
@@ -45,12 +46,12 @@ static Node *is_counted(Graph *g, Node *t, Span at)
 TRANSPOSES(transpose_cross_entropy)
 {
     Graph *g = a->g;
-    Span   at = a->at;
-    Node  *x = a->in[0], *t = a->in[1];
-    DType  dtype = x->type->dtype;
-    Node  *zero = ir_const(g, dtype, 0, at);
-    Node  *lse = along_rows(g, a->out[1], x, at);
-    Node  *p = ir_unary(g, OP_EXP, ir_binary(g, OP_SUB, x, lse, at), at);
+    Span at = a->at;
+    Node *x = a->in[0], *t = a->in[1];
+    DType dtype = x->type->dtype;
+    Node *zero = ir_const(g, dtype, 0, at);
+    Node *lse = along_rows(g, a->out[1], x, at);
+    Node *p = ir_unary(g, OP_EXP, ir_binary(g, OP_SUB, x, lse, at), at);
     d_in[0] = d_in[1] = NULL;
     if (a->d_out[0]) {
         Node *label = ir_cast(g, is_label(g, x, t, at), dtype, at);
@@ -67,9 +68,9 @@ TRANSPOSES(transpose_cross_entropy)
 /* The shift by the maximum changes no value, so it has no derivative either. */
 EXPAND(expand_cross_entropy)
 {
-    Span  at = n->span;
+    Span at = n->span;
     Node *x = in[0], *t = in[1];
-    int   last = x->type->rank - 1;
+    int last = x->type->rank - 1;
     Node *zero = ir_const(g, x->type->dtype, 0, at);
     Node *m = ir_unary(g, OP_STOP, ir_reduce(g, OP_AMAX, x, 1, &last, at), at);
     Node *e = ir_unary(g, OP_EXP, ir_binary(g, OP_SUB, x, along_rows(g, m, x, at), at), at);
@@ -83,13 +84,15 @@ EXPAND(expand_cross_entropy)
 
 EVAL(eval_cross_entropy)
 {
-    (void)a; (void)n; (void)env;
+    (void)a;
+    (void)n;
+    (void)env;
     const Tensor *x = in[0], *t = in[1];
-    int64_t       width = x->dim[x->rank - 1];
+    int64_t width = x->dim[x->rank - 1];
     for (int64_t i = 0; i < t->elems; i++) {
         const double *row = x->at + i * width;
-        double        m = -INFINITY, z = 0;
-        int64_t       label = (int64_t)t->at[i];
+        double m = -INFINITY, z = 0;
+        int64_t label = (int64_t)t->at[i];
         for (int64_t v = 0; v < width; v++)
             m = row[v] > m ? row[v] : m;
         for (int64_t v = 0; v < width; v++)

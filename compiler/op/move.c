@@ -10,8 +10,8 @@ SHAPE(shape_transpose)
 {
     (void)n_in;
     const Type *t = in[0]->type;
-    const Dim  *dim[RANK_MAX];
-    unsigned    seen = 0;
+    const Dim *dim[RANK_MAX];
+    unsigned seen = 0;
     for (int k = 0; k < attr->n_axes; k++) {
         if (attr->axes[k] < 0 || attr->axes[k] >= t->rank)
             return shape_refuse(why, "no such axis");
@@ -47,17 +47,20 @@ SHAPE(shape_concat)
 
 CHECK(check_reshape)
 {
-    (void)n_in; (void)attr;
+    (void)n_in;
+    (void)attr;
     Dims *ds = g->program->dims;
     if (type->dtype != in[0]->type->dtype)
         return "the dtype changes";
     return dim_same(type_elems(ds, type), type_elems(ds, in[0]->type))
-         ? NULL : "the number of elements changes";
+               ? NULL
+               : "the number of elements changes";
 }
 
 CHECK(check_broadcast)
 {
-    (void)g; (void)n_in;
+    (void)g;
+    (void)n_in;
     const Type *t = in[0]->type;
     if (type->dtype != t->dtype)
         return "the dtype changes";
@@ -90,8 +93,16 @@ static const char *check_box(const Graph *g, const Type *box, const Type *all, c
     return NULL;
 }
 
-CHECK(check_slice) { (void)n_in; return check_box(g, type, in[0]->type, attr); }
-CHECK(check_pad)   { (void)n_in; return check_box(g, in[0]->type, type, attr); }
+CHECK(check_slice)
+{
+    (void)n_in;
+    return check_box(g, type, in[0]->type, attr);
+}
+CHECK(check_pad)
+{
+    (void)n_in;
+    return check_box(g, in[0]->type, type, attr);
+}
 
 /* ---- transposes ---------------------------------------------------------------------------- */
 
@@ -132,9 +143,9 @@ TRANSPOSES(transpose_pad)
 
 TRANSPOSES(transpose_concat)
 {
-    Dims      *ds = a->g->program->dims;
+    Dims *ds = a->g->program->dims;
     const Dim *lo[RANK_MAX];
-    int        axis = a->n->attr.axes[0];
+    int axis = a->n->attr.axes[0];
     for (int k = 0; k < RANK_MAX; k++)
         lo[k] = dim_const(ds, 0);
     for (int i = 0; i < a->n->n_in; i++) {
@@ -147,7 +158,7 @@ TRANSPOSES(transpose_concat)
 
 static void eval_concat(const Node *n, const Tensor *const *in, Tensor *out)
 {
-    int     axis = n->attr.axes[0];
+    int axis = n->attr.axes[0];
     int64_t first = 0;
     for (int k = 0; k < n->n_in; k++) {
         for (int64_t i = 0; i < in[k]->elems; i++) {
@@ -168,8 +179,8 @@ static bool move_source(const Node *n, const Tensor *in, const int64_t *lo, cons
     for (int k = 0; k < in->rank; k++) {
         switch (n->op) {
         case OP_BROADCAST: from[k] = idx[n->attr.axes[k]]; break;
-        case OP_SLICE:     from[k] = idx[k] + lo[k]; break;
-        default:           from[k] = idx[k] - lo[k]; break;
+        case OP_SLICE: from[k] = idx[k] + lo[k]; break;
+        default: from[k] = idx[k] - lo[k]; break;
         }
         inside &= from[k] >= 0 && from[k] < in->dim[k];
     }

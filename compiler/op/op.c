@@ -4,21 +4,30 @@
 
 #include <string.h>
 
-#define TYPED(f)        NULL, .check = check_##f
-#define PARTIALS(...)   .deriv = DERIV_PARTIALS, .partial = { __VA_ARGS__ }
-#define LINEAR(f)       .deriv = DERIV_LINEAR, .transpose = transpose_##f
-#define CUSTOM(f)       .deriv = DERIV_CUSTOM, .transpose = transpose_##f
-#define EXPANDED        .deriv = DERIV_CUSTOM
-#define BY_GRAD         .deriv = DERIV_CUSTOM
-#define LEAFD           .deriv = DERIV_LEAF
-#define ZERO(text)      .deriv = DERIV_ZERO, .why = text
-#define NONE(text)      .deriv = DERIV_NONE, .why = text
+#define TYPED(f)      NULL, .check = check_##f
+#define PARTIALS(...) .deriv = DERIV_PARTIALS, .partial = { __VA_ARGS__ }
+#define LINEAR(f)     .deriv = DERIV_LINEAR, .transpose = transpose_##f
+#define CUSTOM(f)     .deriv = DERIV_CUSTOM, .transpose = transpose_##f
+#define EXPANDED      .deriv = DERIV_CUSTOM
+#define BY_GRAD       .deriv = DERIV_CUSTOM
+#define LEAFD         .deriv = DERIV_LEAF
+#define ZERO(text)    .deriv = DERIV_ZERO, .why = text
+#define NONE(text)    .deriv = DERIV_NONE, .why = text
 
 const OpRow op_table[OP_COUNT] = {
-#define OP(tag_, name_, in_, class_, shape_, deriv_, eval_, expand_, c_, cuda_, cost_, meaning_) \
-    [OP_##tag_] = { .tag = #tag_, .name = name_, .arity = in_, .class = CLASS_##class_, \
-                    .shape = shape_, deriv_, .eval = eval_, .expand = expand_, \
-                    .c = c_, .cuda = cuda_, .cost = cost_, .meaning = meaning_ },
+#define OP(tag_, name_, in_, class_, shape_, deriv_, eval_, expand_, c_, cuda_, cost_, meaning_)   \
+    [OP_##tag_] = { .tag = #tag_,                                                                  \
+                    .name = name_,                                                                 \
+                    .arity = in_,                                                                  \
+                    .class = CLASS_##class_,                                                       \
+                    .shape = shape_,                                                               \
+                    deriv_,                                                                        \
+                    .eval = eval_,                                                                 \
+                    .expand = expand_,                                                             \
+                    .c = c_,                                                                       \
+                    .cuda = cuda_,                                                                 \
+                    .cost = cost_,                                                                 \
+                    .meaning = meaning_ },
 #include "op/ops.def"
 #undef OP
 };

@@ -9,42 +9,42 @@
 #include "ir/ir.h"
 
 typedef enum {
-    CLASS_LEAF,         /* CONST PARAM INPUT ARG SEED MEAN DIM IOTA: no tensor inputs           */
-    CLASS_POINT,        /* element by element                                                   */
-    CLASS_REDUCE,       /* SUM AMAX AMIN ARGMAX ARGMIN                                          */
-    CLASS_CONTRACT,     /* MATMUL                                                               */
-    CLASS_MOVE,         /* RESHAPE TRANSPOSE BROADCAST SLICE PAD CONCAT                         */
-    CLASS_INDEX,        /* GATHER SCATTER                                                       */
-    CLASS_DRAW,         /* UNIFORM NORMAL                                                       */
-    CLASS_CUSTOM,       /* CROSS_ENTROPY ATTENTION ATTENTION_GRAD                               */
-    CLASS_STRUCT,       /* LOOP RESULT                                                          */
+    CLASS_LEAF,     /* CONST PARAM INPUT ARG SEED MEAN DIM IOTA: no tensor inputs */
+    CLASS_POINT,    /* element by element */
+    CLASS_REDUCE,   /* SUM AMAX AMIN ARGMAX ARGMIN */
+    CLASS_CONTRACT, /* MATMUL */
+    CLASS_MOVE,     /* RESHAPE TRANSPOSE BROADCAST SLICE PAD CONCAT */
+    CLASS_INDEX,    /* GATHER SCATTER */
+    CLASS_DRAW,     /* UNIFORM NORMAL */
+    CLASS_CUSTOM,   /* CROSS_ENTROPY ATTENTION ATTENTION_GRAD */
+    CLASS_STRUCT,   /* LOOP RESULT */
 } OpClass;
 
 typedef enum {
-    DERIV_PARTIALS,     /* text over $0 $1 $2 (operands) and $r (result), one each; "" = none */
-    DERIV_LINEAR,       /* transpose() gives the adjoint of each input; jvp is the op itself     */
-    DERIV_CUSTOM,       /* transpose() builds the adjoints from anything it likes. Without one, grad
+    DERIV_PARTIALS, /* text over $0 $1 $2 (operands) and $r (result), one each; "" = none */
+    DERIV_LINEAR,   /* transpose() gives the adjoint of each input; jvp is the op itself */
+    DERIV_CUSTOM,   /* transpose() builds the adjoints from anything it likes. Without one, grad
                            differentiates the expansion (ATTENTION_GRAD) or knows the op itself
                            (LOOP, RESULT)                                                       */
-    DERIV_LEAF,         /* PARAM INPUT ARG: where adjoints end; grad collects them itself       */
-    DERIV_ZERO,         /* mathematically zero; why says so                                     */
-    DERIV_NONE,         /* no derivative: a diagnostic at the user's line quotes why            */
+    DERIV_LEAF,     /* PARAM INPUT ARG: where adjoints end; grad collects them itself */
+    DERIV_ZERO,     /* mathematically zero; why says so */
+    DERIV_NONE,     /* no derivative: a diagnostic at the user's line quotes why */
 } DerivKind;
 
 /* Adjoints of n's inputs given the adjoints of its results (d_out[k] NULL = zero): fills d_in[k]
    (NULL = none). `value(n)` of a forward node is the node itself. Built into g. */
 typedef struct {
-    Graph       *g;
-    const Node  *n;
+    Graph *g;
+    const Node *n;
     Node *const *in, *const *out, *const *d_out;
-    Span         at;
+    Span at;
 } Adjoint;
 typedef void (*TransposeFn)(const Adjoint *a, Node **d_in);
 
 /* Result types, n_out of them (the returned number), from inputs and attr; 0 is an error with its
    text in *why (front-end words). */
-typedef int  (*ShapeFn)(Dims *ds, int n_in, Node *const *in, const Attr *attr, const Type **out,
-                        const char **why);
+typedef int (*ShapeFn)(Dims *ds, int n_in, Node *const *in, const Attr *attr, const Type **out,
+                       const char **why);
 /* Ops whose type is given: what is wrong with it, or NULL. */
 typedef const char *(*CheckFn)(const Graph *g, const Type *type, int n_in, Node *const *in,
                                const Attr *attr);
@@ -55,19 +55,19 @@ typedef void (*EvalFn)(Arena *a, const Node *n, const Tensor *const *in, Tensor 
 typedef void (*ExpandFn)(Graph *g, const Node *n, Node *const *in, Node **out);
 
 typedef struct {
-    const char *tag, *name;                     /* "MUL", "mul"                                  */
-    int         arity;                          /* -1 = any                                      */
-    OpClass     class;
-    ShapeFn     shape;                          /* NULL: typed by the builder, see check         */
-    CheckFn     check;                          /* NULL when shape is set                        */
-    DerivKind   deriv;
-    const char *partial[3];                     /* PARTIALS                                      */
-    TransposeFn transpose;                      /* LINEAR, CUSTOM                                */
-    const char *why;                            /* ZERO, NONE                                    */
-    EvalFn      eval;
-    ExpandFn    expand;                         /* or NULL                                       */
-    const char *c, *cuda;                       /* expression over $0.. for pointwise ops        */
-    int         cost;                      /* 0 free, 1 cheap (add, mul), 8 dear (exp, div, tanh) */
+    const char *tag, *name; /* "MUL", "mul" */
+    int arity;              /* -1 = any */
+    OpClass class;
+    ShapeFn shape; /* NULL: typed by the builder, see check */
+    CheckFn check; /* NULL when shape is set */
+    DerivKind deriv;
+    const char *partial[3]; /* PARTIALS */
+    TransposeFn transpose;  /* LINEAR, CUSTOM */
+    const char *why;        /* ZERO, NONE */
+    EvalFn eval;
+    ExpandFn expand;      /* or NULL */
+    const char *c, *cuda; /* expression over $0.. for pointwise ops */
+    int cost;             /* 0 free, 1 cheap (add, mul), 8 dear (exp, div, tanh) */
     const char *meaning;
 } OpRow;
 
@@ -81,8 +81,8 @@ Node *op_unbroadcast(Graph *g, Node *d, const Type *operand, Span at);
 
 static inline const OpRow *op_row(Op op) { return &op_table[op]; }
 static inline bool op_is(const Node *n, OpClass c) { return op_table[n->op].class == c; }
-uint64_t op_stream_hash(const char *stream);    /* random.c: what a stream is to the generator */
-Op   op_find(const char *name);                 /* OP_COUNT when unknown                        */
-void op_list(Text *t);                          /* --list-ops                                   */
+uint64_t op_stream_hash(const char *stream); /* random.c: what a stream is to the generator */
+Op op_find(const char *name);                /* OP_COUNT when unknown */
+void op_list(Text *t);                       /* --list-ops */
 
 #endif

@@ -12,12 +12,12 @@
 #include <string.h>
 
 typedef struct {
-    const char  *text, *at;                     /* the partial; the next character               */
-    Graph       *g;
-    DType        dtype;                         /* of operands and numbers                       */
+    const char *text, *at; /* the partial; the next character */
+    Graph *g;
+    DType dtype; /* of operands and numbers */
     Node *const *in;
-    Node        *result;
-    Span         span;
+    Node *result;
+    Span span;
 } Reader;
 
 static Node *read_compare(Reader *r);
@@ -39,10 +39,7 @@ static void expect(Reader *r, const char *token)
         bug("partial '%s': '%s' is missing at '%s'", r->text, token, r->at);
 }
 
-static Node *as_number(Reader *r, Node *n)
-{
-    return ir_cast(r->g, n, r->dtype, r->span);
-}
+static Node *as_number(Reader *r, Node *n) { return ir_cast(r->g, n, r->dtype, r->span); }
 
 static Node *arithmetic(Reader *r, Op op, Node *a, Node *b)
 {
@@ -52,9 +49,9 @@ static Node *arithmetic(Reader *r, Op op, Node *a, Node *b)
 static Node *read_call(Reader *r)
 {
     const char *start = r->at;
-    char        name[32];
-    Node       *in[4];
-    int         n = 0;
+    char name[32];
+    Node *in[4];
+    int n = 0;
     while (isalnum((unsigned char)*r->at) || *r->at == '_')
         r->at++;
     size_t len = (size_t)(r->at - start);
@@ -87,7 +84,7 @@ static Node *read_primary(Reader *r)
     if (accept(r, "$"))
         return r->in[*r->at++ - '0'];
     if (isdigit((unsigned char)*r->at)) {
-        char  *end;
+        char *end;
         double value = strtod(r->at, &end);
         r->at = end;
         return ir_const(r->g, r->dtype, value, r->span);
@@ -102,7 +99,7 @@ static Node *read_unary(Reader *r)
     while (*r->at == ' ')
         r->at++;
     if (isdigit((unsigned char)*r->at)) {
-        char  *end;
+        char *end;
         double value = strtod(r->at, &end);
         r->at = end;
         return ir_const(r->g, r->dtype, -value, r->span);
@@ -138,7 +135,11 @@ static Node *read_sum(Reader *r)
 
 static Node *read_compare(Reader *r)
 {
-    static const struct { const char *token; Op op; bool swap; } compare[] = {
+    static const struct {
+        const char *token;
+        Op op;
+        bool swap;
+    } compare[] = {
         { "==", OP_EQ, false }, { "!=", OP_NE, false }, { "<=", OP_LE, false },
         { ">=", OP_LE, true },  { "<", OP_LT, false },  { ">", OP_LT, true },
     };
@@ -155,11 +156,11 @@ static Node *read_compare(Reader *r)
 Node *op_partial(Graph *g, const Node *n, int input, Node *const *in, Node *result, Span at)
 {
     const OpRow *row = op_row(n->op);
-    const char  *text = row->deriv == DERIV_PARTIALS && input < 3 ? row->partial[input] : NULL;
+    const char *text = row->deriv == DERIV_PARTIALS && input < 3 ? row->partial[input] : NULL;
     if (!text || !*text)
         return NULL;
     Reader r = { text, text, g, n->type->dtype, in, result, at };
-    Node  *p = read_compare(&r);
+    Node *p = read_compare(&r);
     if (*r.at)
         bug("partial '%s' of %s: what is '%s'", text, row->name, r.at);
     return as_number(&r, p);

@@ -87,7 +87,9 @@ SHAPE(shape_where)
 
 CHECK(check_cast)
 {
-    (void)g; (void)n_in; (void)attr;
+    (void)g;
+    (void)n_in;
+    (void)attr;
     return type_same_shape(type, in[0]->type) ? NULL : "a cast keeps the shape";
 }
 
@@ -104,7 +106,7 @@ TRANSPOSES(transpose_where)
 TRANSPOSES(transpose_cast)
 {
     DType from = a->in[0]->type->dtype;
-    bool  real = dtype_is_real(from) && dtype_is_real(a->n->type->dtype);
+    bool real = dtype_is_real(from) && dtype_is_real(a->n->type->dtype);
     d_in[0] = real ? ir_cast(a->g, a->d_out[0], from, a->at) : NULL;
 }
 
@@ -113,66 +115,68 @@ TRANSPOSES(transpose_cast)
 static double value_unary(Op op, double a)
 {
     switch (op) {
-    case OP_NEG:     return -a;
-    case OP_EXP:     return exp(a);
-    case OP_LOG:     return log(a);
-    case OP_SQRT:    return sqrt(a);
-    case OP_RSQRT:   return 1 / sqrt(a);
-    case OP_TANH:    return tanh(a);
-    case OP_ERF:     return erf(a);
+    case OP_NEG: return -a;
+    case OP_EXP: return exp(a);
+    case OP_LOG: return log(a);
+    case OP_SQRT: return sqrt(a);
+    case OP_RSQRT: return 1 / sqrt(a);
+    case OP_TANH: return tanh(a);
+    case OP_ERF: return erf(a);
     case OP_SIGMOID: return a >= 0 ? 1 / (1 + exp(-a)) : exp(a) / (1 + exp(a));
-    case OP_SIN:     return sin(a);
-    case OP_COS:     return cos(a);
-    case OP_ABS:     return fabs(a);
-    case OP_SIGN:    return a > 0 ? 1 : a < 0 ? -1 : a;
-    case OP_FLOOR:   return floor(a);
-    case OP_NOT:     return a == 0;
-    case OP_STOP:    return a;
-    default:         bug("%s has no value of one operand", op_row(op)->name);
+    case OP_SIN: return sin(a);
+    case OP_COS: return cos(a);
+    case OP_ABS: return fabs(a);
+    case OP_SIGN: return a > 0 ? 1 : a < 0 ? -1 : a;
+    case OP_FLOOR: return floor(a);
+    case OP_NOT: return a == 0;
+    case OP_STOP: return a;
+    default: bug("%s has no value of one operand", op_row(op)->name);
     }
 }
 
 static double value_binary(Op op, double a, double b)
 {
     switch (op) {
-    case OP_ADD:  return a + b;
-    case OP_SUB:  return a - b;
-    case OP_MUL:  return a * b;
-    case OP_DIV:  return a / b;
+    case OP_ADD: return a + b;
+    case OP_SUB: return a - b;
+    case OP_MUL: return a * b;
+    case OP_DIV: return a / b;
     case OP_FDIV: return floor(a / b);
-    case OP_MOD:  return a - b * floor(a / b);
-    case OP_POW:  return pow(a, b);
-    case OP_MIN:  return isnan(b) || b < a ? b : a;
-    case OP_MAX:  return isnan(b) || b > a ? b : a;
-    case OP_EQ:   return a == b;
-    case OP_NE:   return a != b;
-    case OP_LT:   return a < b;
-    case OP_LE:   return a <= b;
-    case OP_AND:  return a != 0 && b != 0;
-    case OP_OR:   return a != 0 || b != 0;
-    default:      bug("%s has no value of two operands", op_row(op)->name);
+    case OP_MOD: return a - b * floor(a / b);
+    case OP_POW: return pow(a, b);
+    case OP_MIN: return isnan(b) || b < a ? b : a;
+    case OP_MAX: return isnan(b) || b > a ? b : a;
+    case OP_EQ: return a == b;
+    case OP_NE: return a != b;
+    case OP_LT: return a < b;
+    case OP_LE: return a <= b;
+    case OP_AND: return a != 0 && b != 0;
+    case OP_OR: return a != 0 || b != 0;
+    default: bug("%s has no value of two operands", op_row(op)->name);
     }
 }
 
 EVAL(eval_point)
 {
-    (void)a; (void)env;
+    (void)a;
+    (void)env;
     for (int64_t i = 0; i < out->elems; i++) {
         double x[3] = { 0 };
         for (int k = 0; k < n->n_in; k++)
             x[k] = in[k]->at[in[k]->rank ? i : 0];
-        out->at[i] = n->n_in == 1 ? value_unary(n->op, x[0])
-                   : n->n_in == 2 ? value_binary(n->op, x[0], x[1])
-                                  : x[0] != 0 ? x[1] : x[2];
+        out->at[i] = n->n_in == 1   ? value_unary(n->op, x[0])
+                     : n->n_in == 2 ? value_binary(n->op, x[0], x[1])
+                     : x[0] != 0    ? x[1]
+                                    : x[2];
     }
 }
 
 EVAL(eval_cast)
 {
-    (void)a; (void)env;
+    (void)a;
+    (void)env;
     for (int64_t i = 0; i < out->elems; i++) {
         double x = in[0]->at[i];
-        out->at[i] = n->type->dtype == DT_BOOL ? x != 0
-                   : n->type->dtype == DT_I32  ? trunc(x) : x;
+        out->at[i] = n->type->dtype == DT_BOOL ? x != 0 : n->type->dtype == DT_I32 ? trunc(x) : x;
     }
 }

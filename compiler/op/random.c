@@ -61,8 +61,10 @@ static uint32_t philox_word(const EvalEnv *env, uint64_t stream, uint64_t sample
     for (int round = 0; round < 10; round++) {
         uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
         uint32_t next[4] = {
-            (uint32_t)(q >> 32) ^ c[1] ^ key[0], (uint32_t)q,
-            (uint32_t)(p >> 32) ^ c[3] ^ key[1], (uint32_t)p,
+            (uint32_t)(q >> 32) ^ c[1] ^ key[0],
+            (uint32_t)q,
+            (uint32_t)(p >> 32) ^ c[3] ^ key[1],
+            (uint32_t)p,
         };
         for (int i = 0; i < 4; i++)
             c[i] = next[i];
@@ -102,8 +104,8 @@ static int sample_axis(const Node *n, const Tensor *out, const EvalEnv *env, int
 EVAL(eval_draw)
 {
     (void)a;
-    int64_t  rest = 1;
-    int      axis = sample_axis(n, out, env, &rest);
+    int64_t rest = 1;
+    int axis = sample_axis(n, out, env, &rest);
     uint64_t stream = op_stream_hash(n->attr.stream);
     for (int k = 0; k < n->n_in; k++)
         stream = mix_iteration(stream, (uint64_t)in[k]->at[0]);

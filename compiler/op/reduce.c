@@ -71,19 +71,16 @@ static Node *undrop(const Adjoint *a, Node *x)
     return ir_broadcast(a->g, x, t->rank, t->dim, axes, a->at);
 }
 
-TRANSPOSES(transpose_sum)
-{
-    d_in[0] = undrop(a, a->d_out[0]);
-}
+TRANSPOSES(transpose_sum) { d_in[0] = undrop(a, a->d_out[0]); }
 
 TRANSPOSES(transpose_extremum)
 {
     Graph *g = a->g;
-    DType  dtype = a->n->type->dtype;
-    Node  *here = ir_binary(g, OP_EQ, a->in[0], undrop(a, a->out[0]), a->at);
-    Node  *ties = ir_reduce(g, OP_SUM, ir_cast(g, here, dtype, a->at), a->n->attr.n_axes,
-                            a->n->attr.axes, a->at);
-    Node  *share = ir_binary(g, OP_DIV, a->d_out[0], ties, a->at);
+    DType dtype = a->n->type->dtype;
+    Node *here = ir_binary(g, OP_EQ, a->in[0], undrop(a, a->out[0]), a->at);
+    Node *ties = ir_reduce(g, OP_SUM, ir_cast(g, here, dtype, a->at), a->n->attr.n_axes,
+                           a->n->attr.axes, a->at);
+    Node *share = ir_binary(g, OP_DIV, a->d_out[0], ties, a->at);
     d_in[0] = ir_where(g, here, undrop(a, share), ir_const(g, dtype, 0, a->at), a->at);
 }
 
@@ -99,18 +96,18 @@ static bool beats(Op op, double x, double best)
 EVAL(eval_reduce)
 {
     (void)env;
-    double  *best = NEW_ARRAY(a, double, out->elems);
-    bool    *seen = NEW_ARRAY(a, bool, out->elems);
-    bool     place = n->op == OP_ARGMAX || n->op == OP_ARGMIN;
+    double *best = NEW_ARRAY(a, double, out->elems);
+    bool *seen = NEW_ARRAY(a, bool, out->elems);
+    bool place = n->op == OP_ARGMAX || n->op == OP_ARGMIN;
     for (int64_t i = 0; i < in[0]->elems; i++) {
         int64_t idx[RANK_MAX], kept[RANK_MAX];
-        int     rank = 0;
+        int rank = 0;
         index_split(in[0], i, idx);
         for (int k = 0; k < in[0]->rank; k++)
             if (!is_reduced(&n->attr, k))
                 kept[rank++] = idx[k];
         int64_t to = index_join(out, kept);
-        double  x = in[0]->at[i];
+        double x = in[0]->at[i];
         if (n->op == OP_SUM) {
             out->at[to] += x;
         } else if (!seen[to] || beats(n->op, x, best[to])) {

@@ -29,7 +29,7 @@ Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool bac
 {
     Fuser *f = s->f;
     Arena *a = f->cx->arena;
-    Step  *step = NEW(a, Step);
+    Step *step = NEW(a, Step);
     step->operands = NEW_ARRAY(a, Operand, k->args.len + 1);
     for (int i = 0; i < k->args.len; i++) {
         step->operands[i] = operands[i];
@@ -54,7 +54,7 @@ Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool bac
 void copy_dense(Scope *s, Node *n, View *to)
 {
     MapFailure why;
-    Dest  d = { .how = HOW_REPLACE };
+    Dest d = { .how = HOW_REPLACE };
     const char *name = intern_printf(s->f->cx, "%s_dense", text_buffer_name(s, n));
     d.view = view_dense(s->f, buffer_new(s->f, name, n->type, n), n->type);
     Root *r = root_new(s, n, ROOT_COPY);
@@ -91,7 +91,7 @@ static void forget_sum(Scope *s, Node *n, const Node *arg, const Carry *c)
 static void begin_try(Scope *s)
 {
     Arena *a = s->f->cx->scratch;
-    bool  *live = graph_live(s->g);
+    bool *live = graph_live(s->g);
     s->at = NEW_ARRAY(a, Info, s->g->nodes.len + 1);
     s->units.len = s->roots.len = 0;
     s->n_tokens = s->max_tokens = 0;
@@ -145,11 +145,11 @@ static bool build_all(Scope *s)
 void scope_run(Scope *s)
 {
     Arena *a = s->f->cx->scratch;
-    int    n = s->g->nodes.len + 1;
+    int n = s->g->nodes.len + 1;
     s->force = NEW_ARRAY(a, bool, n);
     s->copy = NEW_ARRAY(a, bool, n);
     s->temp = NEW_ARRAY(a, bool, s->loop ? s->loop->n_carry + 1 : 1);
-    for (int i = 0; ; i++) {
+    for (int i = 0;; i++) {
         if (i == TRIES_MAX)
             bug("fuse finds no kernels for %s", s->g->name);
         begin_try(s);
@@ -158,7 +158,7 @@ void scope_run(Scope *s)
     }
     if (s->f->fuse)
         group_merge(s);
-    for (Unit *u; (u = group_next(s)) != NULL; ) {
+    for (Unit *u; (u = group_next(s)) != NULL;) {
         if (u->kind == UNIT_LOOP)
             loop_finish(s, u);
         else if (u->kind == UNIT_CALL)
@@ -175,8 +175,8 @@ enum { UNSET_DIM = 16 };
 static void start_tables(Fuser *f, const Graph *g)
 {
     Arena *a = f->cx->scratch;
-    int    n_dims = dims_count(f->ds), n_params = f->p->params.len, n_in = f->p->inputs.len;
-    int    n_out = f->p->outputs.len;           /* and the results of a graph from text */
+    int n_dims = dims_count(f->ds), n_params = f->p->params.len, n_in = f->p->inputs.len;
+    int n_out = f->p->outputs.len; /* and the results of a graph from text */
     for (int i = 0; i < g->sinks.len; i++)
         if (g->sinks.at[i].kind == SINK_RESULT)
             n_out += g->sinks.at[i].index + 1;

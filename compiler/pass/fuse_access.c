@@ -25,10 +25,7 @@ const Dim *dim_times(Fuser *f, const Dim *a, const Dim *b)
     return a && b ? normal(dim_mul(f->ds, a, b)) : NULL;
 }
 
-bool dim_equal(const Dim *a, const Dim *b)
-{
-    return a == b || (a && b && dim_same(a, b));
-}
+bool dim_equal(const Dim *a, const Dim *b) { return a == b || (a && b && dim_same(a, b)); }
 
 bool dim_is_one(const Dim *d)
 {
@@ -223,10 +220,7 @@ static Form linear_of(Fuser *f, const Coords *c, int i, int n)
     return r;
 }
 
-Form coords_linear(Fuser *f, const Coords *c)
-{
-    return linear_of(f, c, 0, c->rank);
-}
+Form coords_linear(Fuser *f, const Coords *c) { return linear_of(f, c, 0, c->rank); }
 
 static int axis_with(const Form *l, const bool *used, const Dim *coef)
 {
@@ -259,7 +253,7 @@ static bool take_apart(Fuser *f, const Form *l, int n, const Dim *const *want,
     for (int k = n - 1; k >= 0; k--) {
         const Dim *unit = f->one;
         out[k] = (Form){ 0 };
-        for (int a; !dim_same(unit, want[k]); ) {
+        for (int a; !dim_same(unit, want[k]);) {
             a = axis_with(l, used, dim_mul(f->ds, below, unit));
             if (a < 0)
                 break;

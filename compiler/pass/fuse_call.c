@@ -43,13 +43,14 @@ static Operand operand_of(Scope *s, const View *v)
 static Kernel *kernel_new(Scope *s, KernelKind kind, int n_written, int n, const View *v,
                           Operand **operands)
 {
-    Arena  *a = s->f->cx->scratch;
+    Arena *a = s->f->cx->scratch;
     Kernel *k = NEW(a, Kernel);
     k->kind = kind;
     k->n_phases = 1;
     *operands = NEW_ARRAY(a, Operand, n);
     for (int i = 0; i < n; i++) {
-        KernelArg arg = { .dtype = v[i].buffer->dtype, .written = i < n_written,
+        KernelArg arg = { .dtype = v[i].buffer->dtype,
+                          .written = i < n_written,
                           .read = i >= n_written };
         vec_push(a, &k->args, arg);
         (*operands)[i] = operand_of(s, &v[i]);
@@ -66,7 +67,10 @@ static Kernel *finish(Scope *s, Unit *u, Kernel *k, Operand *operands)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-typedef struct { bool turned; const Dim *ld; } Matrix;
+typedef struct {
+    bool turned;
+    const Dim *ld;
+} Matrix;
 
 /* The last two axes of v as a stored matrix; turned: it is stored the other way round. */
 static bool as_matrix(const View *v, Matrix *m)
@@ -90,7 +94,10 @@ static View matrix_operand(Scope *s, Node *n, Matrix *m)
     return v;
 }
 
-typedef struct { int n; const Dim *size[RANK_MAX], *step[3][RANK_MAX]; } Batch;
+typedef struct {
+    int n;
+    const Dim *size[RANK_MAX], *step[3][RANK_MAX];
+} Batch;
 
 /* The leading axes of c, a, b, with neighbours walked as one where all three allow it. */
 static Batch batch_of(Fuser *f, const View *const *v)
@@ -113,10 +120,7 @@ static Batch batch_of(Fuser *f, const View *const *v)
     return b;
 }
 
-static const Dim *or_zero(Fuser *f, const Dim *d)
-{
-    return d ? d : dim_const(f->ds, 0);
-}
+static const Dim *or_zero(Fuser *f, const Dim *d) { return d ? d : dim_const(f->ds, 0); }
 
 static void set_batch(Fuser *f, Matmul *p, const Batch *b)
 {
@@ -133,11 +137,11 @@ static void set_batch(Fuser *f, Matmul *p, const Batch *b)
 static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
 {
     Fuser *f = s->f;
-    Info  *x = &s->at[u->node->id];
-    Node  *in[2] = { n->in[0], n->in[1] };
+    Info *x = &s->at[u->node->id];
+    Node *in[2] = { n->in[0], n->in[1] };
     Matrix c, a, b;
-    View   v[4];
-    int    r = n->type->rank;
+    View v[4];
+    int r = n->type->rank;
     v[0] = reshaped(s, u->node, x->view, r, n->type->dim);
     v[1] = matrix_operand(s, in[0], &a);
     v[2] = matrix_operand(s, in[1], &b);
@@ -150,16 +154,30 @@ static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
         batch = batch_of(f, (const View *[]){ &v[0], &v[1], &v[2] });
     }
     bool ta = n->attr.ta != a.turned, tb = n->attr.tb != b.turned;
-    int  depth = n->attr.ta ? r - 2 : r - 1;
-    Matmul p = { .m = n->type->dim[r - 2], .n = n->type->dim[r - 1],
-                 .k = in[0]->type->dim[depth], .lda = a.ld, .ldb = b.ld, .ldc = c.ld, .ta = ta,
-                 .tb = tb, .bias = bias != NULL, .add = add };
-    if (c.turned) {                             /* c' = b' a' */
+    int depth = n->attr.ta ? r - 2 : r - 1;
+    Matmul p = { .m = n->type->dim[r - 2],
+                 .n = n->type->dim[r - 1],
+                 .k = in[0]->type->dim[depth],
+                 .lda = a.ld,
+                 .ldb = b.ld,
+                 .ldc = c.ld,
+                 .ta = ta,
+                 .tb = tb,
+                 .bias = bias != NULL,
+                 .add = add };
+    if (c.turned) { /* c' = b' a' */
         View swap = v[1];
         v[1] = v[2];
         v[2] = swap;
-        p = (Matmul){ .m = p.n, .n = p.m, .k = p.k, .lda = b.ld, .ldb = a.ld, .ldc = c.ld,
-                      .ta = !tb, .tb = !ta, .add = add };
+        p = (Matmul){ .m = p.n,
+                      .n = p.m,
+                      .k = p.k,
+                      .lda = b.ld,
+                      .ldb = a.ld,
+                      .ldc = c.ld,
+                      .ta = !tb,
+                      .tb = !ta,
+                      .add = add };
         batch = batch_of(f, (const View *[]){ &v[0], &v[1], &v[2] });
     }
     set_batch(f, &p, &batch);
@@ -169,16 +187,16 @@ static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
             copy_dense(s, bias, &v[3]);
     }
     Operand *operands;
-    Kernel  *k = kernel_new(s, KERNEL_MATMUL, 1, bias ? 4 : 3, v, &operands);
+    Kernel *k = kernel_new(s, KERNEL_MATMUL, 1, bias ? 4 : 3, v, &operands);
     k->matmul = p;
     step_remember(f, n, finish(s, u, k, operands));
 }
 
 static void finish_matmul(Scope *s, Unit *u)
 {
-    Info    *x = &s->at[u->node->id];
+    Info *x = &s->at[u->node->id];
     Products alone = { 0 }, *sum = x->sum ? x->sum : &alone;
-    AddKind  add = dest_add(&x->dests.at[0]);
+    AddKind add = dest_add(&x->dests.at[0]);
     if (!x->sum)
         vec_push(s->f->cx->scratch, &alone.at, u->node);
     for (u->part = 0; u->part < sum->at.len; u->part++)
@@ -268,7 +286,7 @@ static View line(Scope *s, Node *n)
 static Attention attention_of(Fuser *f, const Node *n)
 {
     const Dim *q[4], *v[4];
-    Attention  a = { .scale = n->attr.value, .causal = n->attr.causal };
+    Attention a = { .scale = n->attr.value, .causal = n->attr.causal };
     four(f, n->in[0]->type, q);
     four(f, n->in[2]->type, v);
     a.B = q[0];
@@ -283,10 +301,10 @@ static Attention attention_of(Fuser *f, const Node *n)
 static void finish_attention(Scope *s, Unit *u)
 {
     Fuser *f = s->f;
-    Node  *n = u->node;
-    bool   grad = n->op == OP_ATTENTION_GRAD;
-    View   v[9], q = input_heads(s, n->in[0]), k = input_heads(s, n->in[1]);
-    View   w = input_heads(s, n->in[2]);
+    Node *n = u->node;
+    bool grad = n->op == OP_ATTENTION_GRAD;
+    View v[9], q = input_heads(s, n->in[0]), k = input_heads(s, n->in[1]);
+    View w = input_heads(s, n->in[2]);
     Attention a = attention_of(f, n);
     a.q = steps_of(f, &q);
     a.k = steps_of(f, &k);
@@ -313,8 +331,8 @@ static void finish_attention(Scope *s, Unit *u)
     v[at + 1] = k;
     v[at + 2] = w;
     Operand *operands;
-    Kernel  *kernel = kernel_new(s, grad ? KERNEL_ATTENTION_GRAD : KERNEL_ATTENTION, at,
-                                 grad ? 9 : 5, v, &operands);
+    Kernel *kernel = kernel_new(s, grad ? KERNEL_ATTENTION_GRAD : KERNEL_ATTENTION, at,
+                                grad ? 9 : 5, v, &operands);
     kernel->attention = a;
     finish(s, u, kernel, operands);
 }
@@ -324,8 +342,8 @@ static void finish_attention(Scope *s, Unit *u)
 static void finish_scatter(Scope *s, Unit *u)
 {
     Fuser *f = s->f;
-    Node  *n = u->node, *ids = n->in[0], *rows = n->in[1];
-    Info  *x = &s->at[n->id];
+    Node *n = u->node, *ids = n->in[0], *rows = n->in[1];
+    Info *x = &s->at[n->id];
     const Dim *count = type_elems(f->ds, ids->type);
     const Dim *width = dim_product(f, n->type->rank - 1, n->type->dim + 1);
     const Dim *dim[2] = { count, width };
@@ -336,8 +354,10 @@ static void finish_scatter(Scope *s, Unit *u)
         v[2] = reshaped(s, rows, v[2], 2, dim);
     }
     Operand *operands;
-    Kernel  *k = kernel_new(s, KERNEL_SCATTER, 1, 3, v, &operands);
-    k->scatter = (Scatter){ .n_ids = count, .n_rows = n->type->dim[0], .width = width,
+    Kernel *k = kernel_new(s, KERNEL_SCATTER, 1, 3, v, &operands);
+    k->scatter = (Scatter){ .n_ids = count,
+                            .n_rows = n->type->dim[0],
+                            .width = width,
                             .row_step = dim_is_one(count) ? width : or_zero(f, v[2].stride[0]),
                             .add = dest_add(&x->dests.at[0]) };
     finish(s, u, k, operands);

@@ -24,10 +24,7 @@ static void set_add(Set *a, int i)
         a->word[i / 64] |= (uint64_t)1 << (i % 64);
 }
 
-bool set_has(const Set *a, int i)
-{
-    return i >= 0 && (a->word[i / 64] >> (i % 64) & 1);
-}
+bool set_has(const Set *a, int i) { return i >= 0 && (a->word[i / 64] >> (i % 64) & 1); }
 
 bool sets_meet(const Set *a, const Set *b)
 {
@@ -50,7 +47,7 @@ static void add_makers_of(Scope *s, Node *n, bool copies, Set *to)
 {
     const Info *x = &s->at[n->id];
     if (n->graph != s->g)
-        return;                                 /* made before the loop */
+        return; /* made before the loop */
     for (int i = 0; i < x->pieces.len; i++) {
         const Root *r = x->pieces.at[i];
         if (copies || r->node != n || r->kind != ROOT_COPY)
@@ -71,10 +68,7 @@ static void add_makers_of(Scope *s, Node *n, bool copies, Set *to)
             add_makers_of(s, n->in[i], true, to);
 }
 
-static void add_makers(Scope *s, Node *n, Set *to)
-{
-    add_makers_of(s, n, true, to);
-}
+static void add_makers(Scope *s, Node *n, Set *to) { add_makers_of(s, n, true, to); }
 
 /* Does this unit itself write where n is read? Copies of n do not count: they read it first. */
 bool group_writes(Scope *s, const Unit *u, Node *n)
@@ -97,8 +91,8 @@ static void add_reads(Scope *s, Node *n, Set *to)
 {
     for (int i = 0; i < n->n_in; i++) {
         Scope *in_scope = s;
-        Node  *in = node_resolve(&in_scope, n->in[i]);
-        bool  table = n->op == OP_GATHER && i == 0;
+        Node *in = node_resolve(&in_scope, n->in[i]);
+        bool table = n->op == OP_GATHER && i == 0;
         if (in_scope != s || (s->at[in->id].free && !table))
             continue;
         if (table || s->at[in->id].copier || node_is_readable(s, in))
@@ -150,12 +144,12 @@ static void unit_of_root(Scope *s, Root *r)
     if (r->kind == ROOT_COPY) {
         Root *copier = s->at[r->node->id].copier;
         if (r == copier)
-            s->at[r->node->id].copier = NULL;   /* the copy itself reads the original */
+            s->at[r->node->id].copier = NULL; /* the copy itself reads the original */
         View v;
         if (place_view(s, r->node, &v))
             add_makers_of(s, r->node, false, &u->reads);
         else
-            add_reads(s, r->node, &u->reads);   /* computed, to be copied */
+            add_reads(s, r->node, &u->reads); /* computed, to be copied */
         s->at[r->node->id].copier = copier;
     } else
         add_reads(s, r->node, &u->reads);
@@ -221,7 +215,7 @@ void group_units(Scope *s)
     int calls = s->units.len;
     for (int i = 0; i < s->roots.len; i++)
         unit_of_root(s, s->roots.at[i]);
-    s->seen = NEW_ARRAY(s->f->cx->scratch, bool, 2 * s->units.len + 1);     /* merging adds some */
+    s->seen = NEW_ARRAY(s->f->cx->scratch, bool, 2 * s->units.len + 1); /* merging adds some */
     for (int i = 0; i < calls; i++) {
         unit_of_call(s, s->units.at[i]);
         if (s->units.at[i]->kind == UNIT_LOOP)
@@ -247,7 +241,11 @@ static bool edge(const Unit *u, const Unit *v)
     return u != v && (sets_meet(&v->reads, &u->makes) || sets_meet(&u->reads, &v->overwrites));
 }
 
-typedef struct { Scope *s; const Unit *from, *to; bool *seen; } Path;
+typedef struct {
+    Scope *s;
+    const Unit *from, *to;
+    bool *seen;
+} Path;
 
 static bool walk(Path *p, const Unit *u)
 {
@@ -336,7 +334,7 @@ static Unit *merged(Scope *s, Unit *a, Unit *b)
     set_join(&u->reads, &b->reads);
     set_join(&u->overwrites, &a->overwrites);
     set_join(&u->overwrites, &b->overwrites);
-    for (int i = 0, j = 0; i < a->roots.len || j < b->roots.len; ) {
+    for (int i = 0, j = 0; i < a->roots.len || j < b->roots.len;) {
         bool first = j == b->roots.len
                      || (i < a->roots.len && by_node(a->roots.at[i], b->roots.at[j]) < 0);
         Root *r = first ? a->roots.at[i++] : b->roots.at[j++];
@@ -391,7 +389,10 @@ static int64_t traffic_saved(Scope *s, const Unit *a, const Unit *b)
     return saved;
 }
 
-typedef struct { int a, b; int64_t saved; } Pair;
+typedef struct {
+    int a, b;
+    int64_t saved;
+} Pair;
 
 enum { REFUSED = -2, UNKNOWN = -1, WORTH = 4 };
 
@@ -415,7 +416,7 @@ static int64_t pair_value(Scope *s, const Unit *a, const Unit *b)
         || a->backward != b->backward || !spaces_agree(a, b))
         return REFUSED;
     int64_t saved = traffic_saved(s, a, b), x = space_size(s, a), y = space_size(s, b);
-    bool    chain = sets_meet(&a->makes, &b->reads) || sets_meet(&b->makes, &a->reads);
+    bool chain = sets_meet(&a->makes, &b->reads) || sets_meet(&b->makes, &a->reads);
     return saved > 0 && (chain || saved >= (x > y ? x : y) / WORTH) ? saved : REFUSED;
 }
 
@@ -436,11 +437,11 @@ static bool best_pair(Scope *s, int64_t *value, int max, Pair *best)
 
 void group_merge(Scope *s)
 {
-    int      max = 2 * s->units.len + 1;
+    int max = 2 * s->units.len + 1;
     int64_t *value = NEW_ARRAY(s->f->cx->scratch, int64_t, (size_t)max * (size_t)max);
     for (int i = 0; i < max * max; i++)
         value[i] = UNKNOWN;
-    for (Pair p; best_pair(s, value, max, &p); )
+    for (Pair p; best_pair(s, value, max, &p);)
         if (!try_merge(s, s->units.at[p.a], s->units.at[p.b]))
             value[p.a * max + p.b] = REFUSED;
 }
@@ -460,14 +461,15 @@ static bool is_ready(const Scope *s, const Unit *u)
 Unit *group_next(Scope *s)
 {
     Unit *best = NULL;
-    bool  left = false;
+    bool left = false;
     for (int i = 0; i < s->units.len; i++) {
         Unit *u = s->units.at[i];
         if (u->dead || u->done)
             continue;
         left = true;
-        if (best && (u->backward > best->backward
-                     || (u->backward == best->backward && u->key >= best->key)))
+        if (best
+            && (u->backward > best->backward
+                || (u->backward == best->backward && u->key >= best->key)))
             continue;
         if (is_ready(s, u))
             best = u;

@@ -61,7 +61,7 @@ static bool plan_sum(Scope *s, Node *n, int k, Carry *c, Info *result)
     int *uses = graph_uses(l->body);
     if (uses[arg->id] != 1 || !is_zero(s, n->in[k]))
         return false;
-    if (!dim_le(f->ds, f->one, l->trip))        /* without an iteration nothing would write it */
+    if (!dim_le(f->ds, f->one, l->trip)) /* without an iteration nothing would write it */
         return false;
     if (!find_terms(f, loop_result(l->body, k), arg, uses, c) || !terms_fit(c, arg)) {
         c->terms.len = 0;
@@ -159,12 +159,12 @@ static bool plan_slots(Scope *s, Node *n, int k, LoopPlan *p)
 static bool take_place(Scope *s, Node *r, bool gradient, Dest *out)
 {
     Info *x = &s->at[r->id];
-    bool  alone = x->dests.len == 1 && x->readers == 0;
+    bool alone = x->dests.len == 1 && x->readers == 0;
     for (int i = 0; i < x->dests.len; i++) {
         const Dest *d = &x->dests.at[i];
         if (d->how == HOW_REPLACE || (gradient && alone && d->how == HOW_GRAD)) {
             *out = *d;
-            out->lazy = false;                  /* it is read outside, not in the body */
+            out->lazy = false; /* it is read outside, not in the body */
             for (int k = i; k + 1 < x->dests.len; k++)
                 x->dests.at[k] = x->dests.at[k + 1];
             x->dests.len--;
@@ -200,7 +200,7 @@ static void plan_carry(Scope *s, Node *n, int k, LoopPlan *p)
 {
     Fuser *f = s->f;
     Carry *c = &p->carry[k];
-    Node  *r = p->result[k];
+    Node *r = p->result[k];
     const Type *t = n->types[k];
     if (!plan_sum(s, n, k, c, r ? &s->at[r->id] : NULL) && !plan_slots(s, n, k, p))
         c->kind = CARRY_PLACE;
@@ -268,8 +268,9 @@ void loop_plan(Scope *s, Node *n)
 static void place_carry_result(Scope *s, int k, Node *n)
 {
     Carry *c = &s->plan->carry[k];
-    Dest   d = { .view = c->next, .how = c->kind == CARRY_SUM ? c->how : HOW_REPLACE,
-                 .started = c->started };
+    Dest d = { .view = c->next,
+               .how = c->kind == CARRY_SUM ? c->how : HOW_REPLACE,
+               .started = c->started };
     if (c->kind == CARRY_SUM) {
         for (int i = 0; i < c->terms.len; i++)
             place_give(s, c->terms.at[i], &d);
@@ -318,16 +319,21 @@ void loop_place_result(Scope *s, int k, Node *n)
 void loop_finish(Scope *s, Unit *u)
 {
     Fuser *f = s->f;
-    Node  *n = u->node;
+    Node *n = u->node;
     Scope *body = NEW(f->cx->scratch, Scope);
-    Step  *step = NEW(f->cx->arena, Step);
+    Step *step = NEW(f->cx->arena, Step);
     step->loop = n->attr.loop;
     step->depth = s->depth;
     step->node = n;
     step->span = n->span;
     step->backward = n->backward;
-    *body = (Scope){ .f = f, .g = n->attr.loop->body, .outer = s, .loop = n->attr.loop,
-                     .plan = s->at[n->id].loop, .depth = s->depth + 1, .node = n };
+    *body = (Scope){ .f = f,
+                     .g = n->attr.loop->body,
+                     .outer = s,
+                     .loop = n->attr.loop,
+                     .plan = s->at[n->id].loop,
+                     .depth = s->depth + 1,
+                     .node = n };
     body->steps = &step->body;
     scope_run(body);
     vec_push(f->cx->arena, s->steps, step);

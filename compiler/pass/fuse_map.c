@@ -12,7 +12,11 @@ enum { TRIES_MAX = 16, COST_DEAR = 8 };
    from KEEP_IN on, in the place of root kept - KEEP_IN, which is written after that. */
 typedef enum { KEEP_NOT, KEEP_OWN, KEEP_IN } Keep;
 
-typedef struct { int n; const Dim *axis[AXES_MAX]; const Dim *row; } Space;
+typedef struct {
+    int n;
+    const Dim *axis[AXES_MAX];
+    const Dim *row;
+} Space;
 
 /* ---- the index space ------------------------------------------------------------------------ */
 
@@ -141,8 +145,9 @@ static bool add_effect(MapBuild *m, Root *r, int value, Dest *d)
     Coords c = { 0 };
     const Type *t = r->node->type;
     View v = d->view;
-    e.kind = r->kind == ROOT_COLUMN && m->has_row ? EFFECT_COLUMN
-           : r->kind == ROOT_COLUMN || r->kind == ROOT_TOTAL ? EFFECT_TOTAL : EFFECT_STORE;
+    e.kind = r->kind == ROOT_COLUMN && m->has_row              ? EFFECT_COLUMN
+             : r->kind == ROOT_COLUMN || r->kind == ROOT_TOTAL ? EFFECT_TOTAL
+                                                               : EFFECT_STORE;
     if (r->kind == ROOT_COLUMN) {
         const Type *line = type_of(m->f->ds, t->dtype, 1, &r->row);
         if (!view_reshape(m->f, &d->view, line, &v))
@@ -204,7 +209,7 @@ static bool add_effects(MapBuild *m)
 {
     for (int i = 0; i < m->u->roots.len; i++) {
         Root *r = m->u->roots.at[i];
-        bool  read = root_is_read(m->s, r) || m->kept[i] == KEEP_OWN;
+        bool read = root_is_read(m->s, r) || m->kept[i] == KEEP_OWN;
         if (m->kept[i] >= KEEP_IN
             && !add_effect(m, r, m->value[i], plain_dest(m, m->kept[i] - KEEP_IN)))
             return false;
@@ -231,7 +236,10 @@ static int *last_phases(MapBuild *m)
     for (int i = k->values.len - 1; i >= 0; i--) {
         const Value *v = &k->values.at[i];
         int used = v->kind == VAL_REDUCE ? v->phase - 1 : last[i];
-        const int in[6] = { v->in[0], v->in[1], v->in[2], v->in[3],
+        const int in[6] = { v->in[0],
+                            v->in[1],
+                            v->in[2],
+                            v->in[3],
                             v->kind == VAL_LOAD ? v->access.index : -1,
                             v->kind == VAL_LOAD ? v->access.guard : -1 };
         for (int j = 0; j < 6; j++)
@@ -324,10 +332,10 @@ static int place_to_keep(MapBuild *m, int i, const int *last)
     const Value *v = &m->k->values.at[m->value[i]];
     for (int j = 0; j < m->u->roots.len; j++) {
         const Value *w = &m->k->values.at[m->value[j]];
-        const Dest  *d = j != i && is_elem_root(m, j) ? plain_dest(m, j) : NULL;
+        const Dest *d = j != i && is_elem_root(m, j) ? plain_dest(m, j) : NULL;
         for (int k = 0; k < m->u->roots.len; k++)
             if (m->kept[k] == KEEP_IN + j)
-                d = NULL;                       /* taken */
+                d = NULL; /* taken */
         if (d && w->phase >= last[m->value[i]] && d->view.buffer->dtype == v->dtype
             && !is_loaded(m, d->view.buffer))
             return KEEP_IN + j;
@@ -356,7 +364,7 @@ static bool attempt(MapBuild *m)
 {
     for (int i = 0; i < m->u->roots.len; i++) {
         Coords c;
-        Root  *r = m->u->roots.at[i];
+        Root *r = m->u->roots.at[i];
         if (!map_root_coords(m, r, &c) || value_of_root(m, i) < 0)
             return false;
     }
@@ -393,9 +401,9 @@ static void keep_kernel(const MapBuild *m, Unit *u)
 
 bool map_build(Scope *s, Unit *u, MapFailure *why)
 {
-    Space    sp;
+    Space sp;
     MapBuild m;
-    int     *kept = NEW_ARRAY(s->f->cx->scratch, int, u->roots.len + 1);
+    int *kept = NEW_ARRAY(s->f->cx->scratch, int, u->roots.len + 1);
     *why = (MapFailure){ .temp = -1 };
     if (!choose_space(s->f, u, &sp))
         return false;
@@ -430,7 +438,7 @@ AddKind dest_add(Dest *d)
 void map_finish(Scope *s, Unit *u)
 {
     Kernel *k = u->kernel;
-    if (k->effects.len == 0)                    /* nobody reads what it makes */
+    if (k->effects.len == 0) /* nobody reads what it makes */
         return;
     for (int i = 0; i < k->effects.len; i++)
         k->effects.at[i].add = dest_add(u->target[i]);

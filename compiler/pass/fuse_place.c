@@ -38,7 +38,7 @@ void buffer_use(Fuser *f, Buffer *b)
         return;
     const char *name = b->name;
     size_t len = strlen(name);
-    bool   lettered = len > 2 && name[len - 2] == '_' && name[len - 1] == 'a';
+    bool lettered = len > 2 && name[len - 2] == '_' && name[len - 1] == 'a';
     for (int i = 2; map_get(f->names, name); i++)
         if (lettered && i <= 26)
             name = intern_printf(f->cx, "%.*s%c", (int)len - 1, b->name, 'a' + i - 1);
@@ -62,12 +62,12 @@ static Buffer *outside(Fuser *f, Buffer **table, BufKind kind, int index, const 
 static View param_view(Fuser *f, BufKind kind, int index, const Node *n)
 {
     const Param *p = &f->p->params.at[index];
-    bool         grad = kind == BUF_GRAD;
-    const char  *name = grad ? intern_printf(f->cx, "d_%s", p->name) : p->name;
+    bool grad = kind == BUF_GRAD;
+    const char *name = grad ? intern_printf(f->cx, "d_%s", p->name) : p->name;
     Buffer *b = outside(f, grad ? f->grad : f->param, kind, index, intern(f->cx, name), p->stacked,
                         n);
     View v = view_dense(f, b, p->stacked);
-    int  axis = p->stacked->rank - p->type->rank - 1;
+    int axis = p->stacked->rank - p->type->rank - 1;
     for (int g = p->group; g >= 0 && axis >= 0; g = f->p->groups.at[g].parent)
         v.stride[axis--] = dim_sym(f->ds, f->p->groups.at[g].stride_sym);
     return v;
@@ -169,7 +169,7 @@ bool place_view(Scope *s, Node *n, View *out)
 Root *root_new(Scope *s, Node *n, RootKind kind)
 {
     Fuser *f = s->f;
-    Root  *r = NEW(f->cx->scratch, Root);
+    Root *r = NEW(f->cx->scratch, Root);
     r->node = n;
     r->kind = kind;
     r->token = s->n_tokens++;
@@ -178,7 +178,7 @@ Root *root_new(Scope *s, Node *n, RootKind kind)
     if (kind == ROOT_ROW || kind == ROOT_COLUMN || kind == ROOT_TOTAL) {
         const Type *t = n->in[0]->type;
         const Attr *a = &n->attr;
-        const Dim  *reduced = dim_product(f, a->n_axes, t->dim + a->axes[0]);
+        const Dim *reduced = dim_product(f, a->n_axes, t->dim + a->axes[0]);
         if (kind == ROOT_ROW)
             r->row = reduced;
         else if (kind == ROOT_COLUMN)
@@ -266,8 +266,8 @@ static bool is_leaf(const Scope *s, const Node *n)
 static bool clashes(const Dests *taken, const Dest *d)
 {
     for (int i = 0; i < taken->len; i++)
-        if (taken->at[i].view.buffer == d->view.buffer && d->how != HOW_REPLACE
-            && d->how != HOW_ADD && !view_equal(&taken->at[i].view, &d->view))
+        if (taken->at[i].view.buffer == d->view.buffer && d->how != HOW_REPLACE && d->how != HOW_ADD
+            && !view_equal(&taken->at[i].view, &d->view))
             return true;
     return false;
 }
@@ -281,8 +281,7 @@ static void place_as_root(Scope *s, Node *n)
     for (int i = 0; i < given.len; i++) {
         View flat;
         const Type *line = type_of(s->f->ds, n->type->dtype, 1, &r->size);
-        bool broken = r->kind == ROOT_COLUMN
-                      && !view_reshape(s->f, &given.at[i].view, line, &flat);
+        bool broken = r->kind == ROOT_COLUMN && !view_reshape(s->f, &given.at[i].view, line, &flat);
         if (broken || clashes(&r->dests, &given.at[i])) {
             add_piece(s, n, copy_to(s, n, &given.at[i]));
             continue;
@@ -303,19 +302,20 @@ static bool given_view(Scope *s, Node *n, View *v)
 {
     const Info *x = &s->at[n->id];
     View below;
-    int  i = first_plain(x);
+    int i = first_plain(x);
     if (i >= 0)
         *v = x->dests.at[i].view;
-    return i >= 0 || (node_is_view(n) && !x->root && !x->free && given_view(s, n->in[0], &below)
-                      && view_move(s->f, &below, n, v));
+    return i >= 0
+           || (node_is_view(n) && !x->root && !x->free && given_view(s, n->in[0], &below)
+               && view_move(s->f, &below, n, v));
 }
 
 /* A view hands its places to its input where they can be handed on. */
 static void place_moved(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
-    bool  moves = (n->op == OP_RESHAPE || n->op == OP_TRANSPOSE) && !is_leaf(s, n->in[0]);
-    View  given;
+    bool moves = (n->op == OP_RESHAPE || n->op == OP_TRANSPOSE) && !is_leaf(s, n->in[0]);
+    View given;
     if (x->own && !given_view(s, n, &given)) {
         Dest own = own_dest(s, n);
         give(s, n, &own);
@@ -344,7 +344,7 @@ static void place_pieces(Scope *s, Node *n, const Dest *d)
     const Dim *from = NULL;
     for (int i = 0; i < n->n_in; i++) {
         Node *in = n->in[i];
-        Dest  part = *d;
+        Dest part = *d;
         for (int k = 0; k < in->type->rank; k++)
             part.view.dim[k] = in->type->dim[k];
         part.view.base = dim_plus(s->f, part.view.base,
@@ -363,8 +363,8 @@ static void place_pieces(Scope *s, Node *n, const Dest *d)
 static void place_concat(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
-    int   plain = first_plain(x);
-    bool  alone = x->dests.len == 1 && x->readers == 0;
+    int plain = first_plain(x);
+    bool alone = x->dests.len == 1 && x->readers == 0;
     if (plain < 0 && alone && x->dests.at[0].how == HOW_GRAD
         && s->f->contributions[x->dests.at[0].view.buffer->index] == 1)
         plain = 0;
@@ -389,7 +389,7 @@ static bool call_accepts(Scope *s, const Node *n, const Dest *d)
     const View *v = &d->view;
     const Node *call = n->op == OP_RESULT ? n->in[0] : n;
     View merged;
-    int  r = v->rank;
+    int r = v->rank;
     if (call->op == OP_SCATTER) {
         const Dim *dim[2] = { n->type->dim[0], dim_product(s->f, r - 1, n->type->dim + 1) };
         const Type *t = type_of(s->f->ds, n->type->dtype, 2, dim);
@@ -417,13 +417,13 @@ static bool call_accepts(Scope *s, const Node *n, const Dest *d)
 static void place_call(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
-    bool  alone = x->dests.len == 1 && x->readers == 0;
-    int   chosen = -1;
+    bool alone = x->dests.len == 1 && x->readers == 0;
+    int chosen = -1;
     for (int i = 0; i < x->dests.len && chosen < 0; i++)
         if ((x->dests.at[i].how == HOW_REPLACE || alone) && call_accepts(s, n, &x->dests.at[i]))
             chosen = i;
     Dests given = x->dests;
-    Dest  d = chosen >= 0 ? given.at[chosen] : own_dest(s, n);
+    Dest d = chosen >= 0 ? given.at[chosen] : own_dest(s, n);
     set_view(x, &d.view);
     x->dests = (Dests){ 0 };
     give(s, n, &d);
@@ -448,7 +448,7 @@ static void place_node(Scope *s, Node *n)
     }
     if (is_leaf(s, n) && x->root) {
         Root *r = root_new(s, n, ROOT_POINT);
-        Dest  own = own_dest(s, n);
+        Dest own = own_dest(s, n);
         vec_push(s->f->cx->scratch, &r->dests, own);
         set_view(x, &own.view);
         x->maker = r;
@@ -459,7 +459,7 @@ static void place_node(Scope *s, Node *n)
     } else if (n->op == OP_LOOP) {
         loop_plan(s, n);
     } else if (n->op == OP_RESULT && n->in[0]->op == OP_LOOP) {
-        return;                                 /* with its loop */
+        return; /* with its loop */
     } else if (n->op == OP_CONCAT) {
         place_concat(s, n);
     } else if (x->sum || n->op == OP_RESULT || n->op == OP_MATMUL || n->op == OP_SCATTER) {
@@ -476,8 +476,8 @@ static void place_node(Scope *s, Node *n)
 static void place_sink(Scope *s, const Sink *k)
 {
     Fuser *f = s->f;
-    Dest   d = { .how = HOW_REPLACE };
-    Node  *n = k->node;
+    Dest d = { .how = HOW_REPLACE };
+    Node *n = k->node;
     switch (k->kind) {
     case SINK_SUM:
     case SINK_COUNT:
@@ -490,26 +490,26 @@ static void place_sink(Scope *s, const Sink *k)
         d.started = f->started[k->index];
         break;
     case SINK_OUTPUT:
-        d.view = view_dense(f, outside(f, f->output, BUF_OUTPUT, k->index,
-                                       f->p->outputs.at[k->index].name, n->type, n), n->type);
+        d.view = view_dense(f,
+                            outside(f, f->output, BUF_OUTPUT, k->index,
+                                    f->p->outputs.at[k->index].name, n->type, n),
+                            n->type);
         break;
     case SINK_RESULT:
         if (s->outer) {
             loop_place_result(s, k->index, n);
             return;
         }
-        d.view = view_dense(f, outside(f, f->output, BUF_OUTPUT, f->p->outputs.len + k->index,
-                                       intern_printf(f->cx, "out%d", k->index), n->type, n),
+        d.view = view_dense(f,
+                            outside(f, f->output, BUF_OUTPUT, f->p->outputs.len + k->index,
+                                    intern_printf(f->cx, "out%d", k->index), n->type, n),
                             n->type);
         break;
     }
     give(s, n, &d);
 }
 
-void place_give(Scope *s, Node *n, const Dest *d)
-{
-    give(s, n, d);
-}
+void place_give(Scope *s, Node *n, const Dest *d) { give(s, n, d); }
 
 Root *place_copy(Scope *s, Node *of, Node *n, const Dest *d)
 {

@@ -8,28 +8,29 @@
 #include "pass/fuse.h"
 
 enum {
-    COST_AGAIN  = 3,                            /* cheap enough to be computed several times     */
-    LOADS_AGAIN = 1,                            /* no more to read than if it were stored        */
-    COST_SPREAD = 4,                            /* too dear to be computed again along an axis   */
-    COST_MAX = 200, LOADS_MAX = 10,             /* of one expression                             */
+    COST_AGAIN = 3,  /* cheap enough to be computed several times */
+    LOADS_AGAIN = 1, /* no more to read than if it were stored */
+    COST_SPREAD = 4, /* too dear to be computed again along an axis */
+    COST_MAX = 200,
+    LOADS_MAX = 10, /* of one expression */
 };
 
 bool node_is_view(const Node *n)
 {
     return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_SLICE
-        || n->op == OP_BROADCAST;
+           || n->op == OP_BROADCAST;
 }
 
 bool node_is_call(const Node *n)
 {
     return n->op == OP_MATMUL || n->op == OP_SCATTER || n->op == OP_ATTENTION
-        || n->op == OP_ATTENTION_GRAD || n->op == OP_LOOP;
+           || n->op == OP_ATTENTION_GRAD || n->op == OP_LOOP;
 }
 
 static bool node_is_buffer(const Node *n)
 {
     return n->op == OP_PARAM || n->op == OP_INPUT || n->op == OP_ARG || n->op == OP_RESULT
-        || n->op == OP_CONCAT || node_is_call(n);
+           || n->op == OP_CONCAT || node_is_call(n);
 }
 
 Scope *scope_of(Scope *s, const Node *n)
@@ -118,18 +119,21 @@ static bool is_free(Scope *s, const Node *n)
     if (s->force[n->id])
         return false;
     switch (n->op) {
-    case OP_CONST: case OP_DIM: case OP_SEED: case OP_IOTA:
-        return true;
+    case OP_CONST:
+    case OP_DIM:
+    case OP_SEED:
+    case OP_IOTA: return true;
     case OP_ARG:
         if (n->attr.arg == ARG_ITER)
             return true;
         if (n->attr.arg != ARG_SHARED || !s->outer)
             return false;
         return s->outer->at[s->node->in[n->attr.index]->id].free;
-    case OP_RESHAPE: case OP_TRANSPOSE: case OP_SLICE: case OP_BROADCAST:
-        return all_free(s, n);
-    default:
-        break;
+    case OP_RESHAPE:
+    case OP_TRANSPOSE:
+    case OP_SLICE:
+    case OP_BROADCAST: return all_free(s, n);
+    default: break;
     }
     bool point = op_is(n, CLASS_POINT) && op_row(n->op)->cost <= 1;
     return s->f->fuse && point && all_free(s, n);
@@ -140,7 +144,7 @@ static bool is_free(Scope *s, const Node *n)
 static void must_store(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
-    if (!node_is_buffer(n) || x->free)          /* kernels compute what is free all the same */
+    if (!node_is_buffer(n) || x->free) /* kernels compute what is free all the same */
         x->root = true;
 }
 
@@ -162,7 +166,7 @@ static void mark_destined(Scope *s, Node *n)
            && !s->at[n->id].root)
         n = n->in[0];
     if (s->at[n->id].free || node_is_view(n))
-        return;                                 /* place.c makes a copy */
+        return; /* place.c makes a copy */
     if (n->op == OP_CONCAT)
         for (int i = 0; i < n->n_in; i++)
             mark_destined(s, n->in[i]);
@@ -173,13 +177,14 @@ static void mark_destined(Scope *s, Node *n)
 static void mark_inputs(Scope *s, Node *n)
 {
     switch (n->op) {
-    case OP_MATMUL: case OP_SCATTER: case OP_ATTENTION: case OP_ATTENTION_GRAD:
+    case OP_MATMUL:
+    case OP_SCATTER:
+    case OP_ATTENTION:
+    case OP_ATTENTION_GRAD:
         for (int i = 0; i < n->n_in; i++)
             mark_needed(s, n->in[i]);
         break;
-    case OP_GATHER:
-        mark_needed(s, n->in[0]);
-        break;
+    case OP_GATHER: mark_needed(s, n->in[0]); break;
     case OP_CONCAT:
         for (int i = 0; i < n->n_in; i++)
             mark_destined(s, n->in[i]);
@@ -194,8 +199,7 @@ static void mark_inputs(Scope *s, Node *n)
                 mark_needed(s, n->in[i]);
         }
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -212,7 +216,7 @@ static bool is_bias(const Scope *s, const Node *n, const Dim *width)
 {
     int last = n->type->rank - 1;
     return n->op == OP_BROADCAST && !s->at[n->id].free && n->in[0]->type->rank == 1
-        && n->attr.axes[0] == last && dim_same(n->type->dim[last], width);
+           && n->attr.axes[0] == last && dim_same(n->type->dim[last], width);
 }
 
 /* Is n a sum of matrix products of that width and at most one bias along their columns, used for
@@ -232,7 +236,7 @@ static bool collect_products(Scope *s, Node *n, const Dim *width, Products *p)
         return true;
     }
     return n->op == OP_ADD && n->in[0] != n->in[1] && collect_products(s, n->in[0], width, p)
-        && collect_products(s, n->in[1], width, p);
+           && collect_products(s, n->in[1], width, p);
 }
 
 static void fold(Scope *s, Node *n)
@@ -250,7 +254,7 @@ static void find_products(Scope *s, Node *n)
         || n->in[0] == n->in[1])
         return;
     const Dim *width = n->type->dim[n->type->rank - 1];
-    Products  *p = NEW(s->f->cx->scratch, Products);
+    Products *p = NEW(s->f->cx->scratch, Products);
     if (!collect_products(s, n->in[0], width, p) || !collect_products(s, n->in[1], width, p)
         || !p->at.len)
         return;

@@ -60,8 +60,12 @@ static void load_again(MapBuild *m)
         if (e.kind != EFFECT_STORE || !elem || m->target.at[i]->how != HOW_REPLACE
             || v->kind == VAL_LOAD || v->kind == VAL_CONST || !reads_later(k, e.value))
             continue;
-        Value again = { .kind = VAL_LOAD, .dtype = v->dtype, .phase = v->phase + 1,
-                        .access = e.access, .name = v->name, .node = v->node };
+        Value again = { .kind = VAL_LOAD,
+                        .dtype = v->dtype,
+                        .phase = v->phase + 1,
+                        .access = e.access,
+                        .name = v->name,
+                        .node = v->node };
         int from = e.value, to = from + 1;
         insert_value(m, to, again);
         for (int w = to + 1; w < k->values.len; w++) {
@@ -79,8 +83,7 @@ static void load_again(MapBuild *m)
 
 static bool pair_fits(MapBuild *m, const Access *a, int axis)
 {
-    return dim_equal(a->stride[axis],
-                     dim_times(m->f, a->stride[axis + 1], m->size[axis + 1]));
+    return dim_equal(a->stride[axis], dim_times(m->f, a->stride[axis + 1], m->size[axis + 1]));
 }
 
 /* Can axes a and a + 1 be walked as one, everywhere? */
@@ -150,10 +153,10 @@ static void choose_axes(MapBuild *m)
 /* "b" for B, "tmax" for Tmax; a number where the size has no name of its own. */
 static const char *axis_name(MapBuild *m, int axis)
 {
-    Context    *cx = m->f->cx;
+    Context *cx = m->f->cx;
     const char *text = dim_text(cx, m->size[axis]);
-    char       *name = arena_strndup(cx->arena, text, 16);
-    bool        plain = isalpha((unsigned char)name[0]) != 0;
+    char *name = arena_strndup(cx->arena, text, 16);
+    bool plain = isalpha((unsigned char)name[0]) != 0;
     for (char *c = name; *c; c++) {
         plain = plain && (isalnum((unsigned char)*c) || *c == '_');
         *c = (char)tolower((unsigned char)*c);
@@ -186,7 +189,7 @@ static void set_levels(MapBuild *m)
     Kernel *k = m->k;
     for (int i = 0; i < k->values.len; i++) {
         Value *v = &k->values.at[i];
-        Level  l = LEVEL_ONCE;
+        Level l = LEVEL_ONCE;
         for (int j = 0; j < v->n_in; j++)
             l = max_level(l, k->values.at[v->in[j]].level);
         if (v->kind == VAL_LOAD) {
@@ -198,8 +201,8 @@ static void set_levels(MapBuild *m)
         } else if (v->kind == VAL_AXIS) {
             l = m->has_row && v->axis < m->n_outer ? LEVEL_ROW : LEVEL_ELEM;
         } else if (v->kind == VAL_DRAW) {
-            l = max_level(l, max_level(level_of_access(m, &v->sample),
-                                       level_of_access(m, &v->element)));
+            l = max_level(
+                l, max_level(level_of_access(m, &v->sample), level_of_access(m, &v->element)));
         } else if (v->kind == VAL_REDUCE) {
             l = LEVEL_ROW;
         }
@@ -218,8 +221,14 @@ static void lift_totals(MapBuild *m)
         if (e->kind != EFFECT_TOTAL || !k->has_row || v->level == LEVEL_ELEM
             || !dim_same(m->owner.at[i]->outer, all))
             continue;
-        Value same = { .kind = VAL_POINT, .op = OP_STOP, .dtype = v->dtype, .level = LEVEL_ELEM,
-                       .phase = v->phase, .n_in = 1, .in = { e->value }, .node = v->node };
+        Value same = { .kind = VAL_POINT,
+                       .op = OP_STOP,
+                       .dtype = v->dtype,
+                       .level = LEVEL_ELEM,
+                       .phase = v->phase,
+                       .n_in = 1,
+                       .in = { e->value },
+                       .node = v->node };
         vec_push(m->f->attempt, &k->values, same);
         k->effects.at[i].value = k->values.len - 1;
     }

@@ -7,15 +7,16 @@
 
 #include <string.h>
 
-enum { WIDTH = 90, DEEP = 12, OPS_MAX = 6 };   /* columns of a line of formula */
+enum { WIDTH = 90, DEEP = 12, OPS_MAX = 6 }; /* columns of a line of formula */
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
 static const char *sink_name(const Fuser *f, const Sink *k)
 {
     switch (k->kind) {
-    case SINK_SUM: case SINK_COUNT: return f->p->means.at[k->index].name;
-    case SINK_GRAD:   return intern_printf(f->cx, "d_%s", f->p->params.at[k->index].name);
+    case SINK_SUM:
+    case SINK_COUNT: return f->p->means.at[k->index].name;
+    case SINK_GRAD: return intern_printf(f->cx, "d_%s", f->p->params.at[k->index].name);
     case SINK_OUTPUT: return f->p->outputs.at[k->index].name;
     case SINK_RESULT: break;
     }
@@ -52,7 +53,7 @@ void text_hints(Scope *s)
             in->shape = !in->exact || n->op != OP_RESHAPE ? NULL : x->shape ? x->shape : n->type;
         }
     }
-    bool *below = NEW_ARRAY(s->f->cx->scratch, bool, g->nodes.len + 1);     /* named by its input */
+    bool *below = NEW_ARRAY(s->f->cx->scratch, bool, g->nodes.len + 1); /* named by its input */
     for (int id = 0; id < g->nodes.len; id++) {
         const Node *n = g->nodes.at[id];
         if (n->name || !same_value(n) || !(n->in[0]->name || below[n->in[0]->id]))
@@ -70,8 +71,7 @@ const char *text_buffer_name(Scope *s, const Node *n)
     const Info *x = &s->at[n->id];
     if (!x->exact && n->backward && n->undoes && n->undoes->name)
         return intern_printf(cx, "d_%s_a", n->undoes->name);
-    return intern_printf(cx, "%s%s", x->hint ? x->hint : op_row(n->op)->name,
-                         x->exact ? "" : "_a");
+    return intern_printf(cx, "%s%s", x->hint ? x->hint : op_row(n->op)->name, x->exact ? "" : "_a");
 }
 
 /* The name of a value of a loop's body. */
@@ -96,9 +96,9 @@ static const char *name_in_body(const Graph *g, const Node *n, bool *exact)
 const char *text_carry_name(Scope *s, const Node *loop, int k)
 {
     const Graph *body = loop->attr.loop->body;
-    const Node  *next = loop_result(body, k);
+    const Node *next = loop_result(body, k);
     bool exact;
-    const char  *name = name_in_body(body, body->args.at[k], &exact);
+    const char *name = name_in_body(body, body->args.at[k], &exact);
     if (!body->args.at[k]->name && next->name)
         name = next->name;
     return name ? intern(s->f->cx, name) : intern_printf(s->f->cx, "carry%d", k);
@@ -122,11 +122,11 @@ const char *text_stack_name(Scope *s, const Node *loop, int j)
 typedef struct {
     Scope *s;
     const Unit *u;
-    const Node *top;                            /* being defined                                */
-    bool   shapes;                              /* types after names                            */
-    bool   expand;                              /* values of this kernel are written out        */
-    bool   names;                               /* what has a name is not written out           */
-    int    left;                                /* nodes                                        */
+    const Node *top; /* being defined */
+    bool shapes;     /* types after names */
+    bool expand;     /* values of this kernel are written out */
+    bool names;      /* what has a name is not written out */
+    int left;        /* nodes */
 } Writer;
 
 static void write_node(Writer *w, Text *t, Node *n, int outer);
@@ -163,12 +163,12 @@ static const char *stored_name(Writer *w, Scope *s, Node *n)
 static const char *infix(Op op, int *level)
 {
     switch (op) {
-    case OP_OR:  *level = 1; return " or ";
+    case OP_OR: *level = 1; return " or ";
     case OP_AND: *level = 2; return " and ";
-    case OP_EQ:  *level = 3; return " == ";
-    case OP_NE:  *level = 3; return " != ";
-    case OP_LT:  *level = 3; return " < ";
-    case OP_LE:  *level = 3; return " <= ";
+    case OP_EQ: *level = 3; return " == ";
+    case OP_NE: *level = 3; return " != ";
+    case OP_LT: *level = 3; return " < ";
+    case OP_LE: *level = 3; return " <= ";
     case OP_ADD: *level = 4; return " + ";
     case OP_SUB: *level = 4; return " - ";
     case OP_MUL: *level = 5; return " * ";
@@ -193,8 +193,10 @@ static void write_call(Writer *w, Text *t, const char *name, const Node *n)
 
 static void write_reduce(Writer *w, Text *t, Node *n, int outer)
 {
-    const char *name = n->op == OP_SUM ? "sum" : n->op == OP_AMAX ? "max" : n->op == OP_AMIN ? "min"
-                     : op_row(n->op)->name;
+    const char *name = n->op == OP_SUM    ? "sum"
+                       : n->op == OP_AMAX ? "max"
+                       : n->op == OP_AMIN ? "min"
+                                          : op_row(n->op)->name;
     text_add(t, "%s%s over ", outer > 4 ? "(" : "", name);
     for (int i = 0; i < n->attr.n_axes; i++)
         text_add(t, "%s%s", i ? "," : "",
@@ -207,7 +209,7 @@ static void write_reduce(Writer *w, Text *t, Node *n, int outer)
 static void write_slice(Writer *w, Text *t, Node *n)
 {
     Fuser *f = w->s->f;
-    bool   shapes = w->shapes;
+    bool shapes = w->shapes;
     w->shapes = false;
     write_node(w, t, n->in[0], 8);
     w->shapes = shapes;
@@ -279,7 +281,7 @@ static void write_op(Writer *w, Text *t, Node *n, int outer)
     else if (n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_CAST || n->op == OP_STOP)
         write_node(w, t, n->in[0], outer);
     else if (n->op == OP_TRANSPOSE) {
-        int  last = n->attr.n_axes - 1;
+        int last = n->attr.n_axes - 1;
         bool swap = last > 0 && n->attr.axes[last] == last - 1 && n->attr.axes[last - 1] == last;
         write_node(w, t, n->in[0], swap ? 8 : outer);
         text_put(t, swap ? "'" : "");
@@ -328,10 +330,7 @@ static void write_node(Writer *w, Text *t, Node *n, int outer)
 
 /* ---- formulas ------------------------------------------------------------------------------- */
 
-static size_t columns(const Text *t)
-{
-    return t->len;
-}
+static size_t columns(const Text *t) { return t->len; }
 
 static void write_left(Writer *w, Text *t, const Buffer *b, const Type *type, How how)
 {
@@ -372,13 +371,13 @@ static const Root *root_of_effect(const Unit *u, int i)
 /* The equation that says most: of a value with a name, of the largest, of those the last. */
 static int main_effect(Scope *s, Unit *u)
 {
-    int     best = 0;
+    int best = 0;
     int64_t most = -1;
-    bool    named = false;
+    bool named = false;
     for (int i = 0; i < u->kernel->effects.len; i++) {
         const Root *r = root_of_effect(u, i);
         int64_t n = r ? size_in_training(s->f, r->size) : -1;
-        bool    has = r && r->node->name != NULL && r->kind != ROOT_COLUMN;
+        bool has = r && r->node->name != NULL && r->kind != ROOT_COLUMN;
         if (has > named || (has == named && n >= most)) {
             most = n;
             named = has;
@@ -409,7 +408,7 @@ static void write_map(Writer *w, Text *t, Unit *u, bool only)
 /* What it is made of, where a formula would be too long. */
 static void write_inputs(Scope *s, Text *t, Unit *u, const Operand *operands)
 {
-    int  main = main_effect(s, u), n = 0;
+    int main = main_effect(s, u), n = 0;
     Writer w = { .s = s, .u = u, .shapes = true };
     const Dest *d = u->target[main];
     write_left(&w, t, d->view.buffer, u->owner[main]->node->type, d->how);
@@ -449,7 +448,7 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
 {
     const Node *n = u->node;
     bool grad = n->op == OP_ATTENTION_GRAD;
-    int  at = grad ? 3 : 2;
+    int at = grad ? 3 : 2;
     (void)w;
     if (grad && o[0].buffer == o[1].buffer && o[1].buffer == o[2].buffer)
         text_add(t, "d_q, d_k, d_v of %s", o[0].buffer->name);
@@ -467,7 +466,10 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
 }
 
 /* Forms of a formula, the fullest first, and how many lines each may take. */
-static const struct { bool shapes, expand, names, only; int lines; } forms[] = {
+static const struct {
+    bool shapes, expand, names, only;
+    int lines;
+} forms[] = {
     { .shapes = true, .expand = true, .lines = 1 },
     { .expand = true, .lines = 2 },
     { .lines = 3 },
@@ -488,7 +490,10 @@ static void write_formula(Scope *s, Unit *u, Kernel *k, const Operand *operands)
             write_inputs(s, &t, u, operands);
             break;
         }
-        Writer w = { .s = s, .u = u, .shapes = forms[i].shapes, .expand = forms[i].expand,
+        Writer w = { .s = s,
+                     .u = u,
+                     .shapes = forms[i].shapes,
+                     .expand = forms[i].expand,
                      .names = forms[i].names };
         if (u->kind == UNIT_MAP)
             write_map(&w, &t, u, forms[i].only);
@@ -504,7 +509,10 @@ static void write_formula(Scope *s, Unit *u, Kernel *k, const Operand *operands)
 
 /* ---- what a kernel is ----------------------------------------------------------------------- */
 
-typedef struct { Op op[OPS_MAX + 1]; int n; } OpList;
+typedef struct {
+    Op op[OPS_MAX + 1];
+    int n;
+} OpList;
 
 static void list_op(OpList *l, Op op)
 {
@@ -535,7 +543,7 @@ static void list_ops(Scope *s, const Unit *u, const Kernel *k, OpList *l)
 
 static void write_what(Scope *s, Unit *u, Kernel *k)
 {
-    Text   t = text_new(s->f->cx->arena);
+    Text t = text_new(s->f->cx->arena);
     OpList l = { .n = 0 };
     const Node *n = u->node;
     const Kernel *from = n->undoes ? map_get(s->f->kernel_of, n->undoes) : NULL;

@@ -53,7 +53,7 @@ static int value_point(MapBuild *m, Op op, DType t, int n_in, const int *in, con
             return -1;
         v.in[i] = in[i];
     }
-    for (int i = 0; i < m->k->values.len; i++) {    /* index arithmetic repeats itself */
+    for (int i = 0; i < m->k->values.len; i++) { /* index arithmetic repeats itself */
         const Value *w = &m->k->values.at[i];
         bool same = w->kind == VAL_POINT && w->op == op && w->dtype == t && w->n_in == n_in;
         for (int k = 0; same && k < n_in; k++)
@@ -164,7 +164,7 @@ static bool along_axes(MapBuild *m, Node *n, const Coords *c, Coords *out)
 
 static int move(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
 {
-    Node  *x = n->in[0];
+    Node *x = n->in[0];
     Coords at, in = { .rank = x->type->rank };
     if (n->op == OP_RESHAPE)
         return build(m, s, x, c, guard);
@@ -195,9 +195,9 @@ static int both(MapBuild *m, int a, int b, const Node *n)
 static int pad(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
 {
     Fuser *f = m->f;
-    Node  *x = n->in[0];
+    Node *x = n->in[0];
     Coords at, in = { .rank = x->type->rank };
-    int    inside = -1;
+    int inside = -1;
     if (!along_axes(m, n, c, &at))
         return -1;
     for (int k = 0; k < x->type->rank; k++) {
@@ -217,8 +217,8 @@ static int pad(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
     }
     int g = both(m, guard, inside, n);
     int v = build(m, s, x, &in, g);
-    if (v < 0 || inside < 0 || (m->k->values.at[v].kind == VAL_LOAD
-                                && m->k->values.at[v].access.guard == g))
+    if (v < 0 || inside < 0
+        || (m->k->values.at[v].kind == VAL_LOAD && m->k->values.at[v].access.guard == g))
         return v;
     int choose[3] = { g, v, value_const(m, n->type->dtype, 0) };
     return value_point(m, OP_WHERE, n->type->dtype, 3, choose, n);
@@ -227,9 +227,9 @@ static int pad(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
 static int gather(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
 {
     Fuser *f = m->f;
-    Node  *table = n->in[0], *ids = n->in[1];
+    Node *table = n->in[0], *ids = n->in[1];
     Coords at, in = { .rank = ids->type->rank }, rest = { .rank = table->type->rank - 1 };
-    View   v, row;
+    View v, row;
     if (!along_axes(m, n, c, &at))
         return -1;
     for (int k = 0; k < in.rank; k++) {
@@ -283,12 +283,12 @@ static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
 {
     Fuser *f = m->f;
     const Dim *want[FACTORS_MAX];
-    int    rank = 0, sample = -1;
+    int rank = 0, sample = -1;
     for (int k = 0; k < n->type->rank; k++) {
         const Symbol *b = sample < 0 ? batch_symbol(f->ds, n->type->dim[k]) : NULL;
         const Dim *rest = b ? dim_exact_div(f->ds, n->type->dim[k], dim_sym(f->ds, b)) : NULL;
         if (rest && dim_has_symbol(rest, b))
-            rest = NULL;                        /* no multiple: each element is a sample */
+            rest = NULL; /* no multiple: each element is a sample */
         if (b) {
             sample = rank;
             want[rank++] = rest ? dim_sym(f->ds, b) : n->type->dim[k];
@@ -303,9 +303,13 @@ static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
         m->why->force = n;
         return -1;
     }
-    Value v = { .kind = VAL_DRAW, .op = n->op, .dtype = n->type->dtype, .stream = n->attr.stream,
-                .node = n, .name = value_name(s, n) };
-    Form  zero = { 0 };
+    Value v = { .kind = VAL_DRAW,
+                .op = n->op,
+                .dtype = n->type->dtype,
+                .stream = n->attr.stream,
+                .node = n,
+                .name = value_name(s, n) };
+    Form zero = { 0 };
     v.sample = access_of(-1, sample >= 0 ? &at.at[sample] : &zero);
     for (int k = 0; k < rank; k++)
         if (k != sample) {
@@ -325,7 +329,7 @@ static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
     bool moves = false;
     for (int a = 0; a < AXES_MAX; a++)
         moves |= v.sample.stride[a] != NULL;
-    if (sample >= 0 && !moves) {                /* no stride would mean: the same for all samples */
+    if (sample >= 0 && !moves) { /* no stride would mean: the same for all samples */
         m->why->force = n;
         return -1;
     }
@@ -339,7 +343,7 @@ static int pointwise(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
     int in[4] = { -1, -1, -1, -1 };
     for (int i = 0; i < n->n_in; i++) {
         Coords scalar = { 0 };
-        bool   rank0 = n->in[i]->type->rank == 0 && n->type->rank > 0;
+        bool rank0 = n->in[i]->type->rank == 0 && n->type->rank > 0;
         in[i] = build(m, s, n->in[i], rank0 ? &scalar : c, guard);
         if (in[i] < 0)
             return -1;
@@ -347,8 +351,12 @@ static int pointwise(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
     if (n->op == OP_STOP)
         return in[0];
     if (n->op == OP_CAST)
-        return value_add(m, (Value){ .kind = VAL_CAST, .dtype = n->type->dtype, .n_in = 1,
-                                     .in = { in[0] }, .node = n, .name = value_name(s, n) });
+        return value_add(m, (Value){ .kind = VAL_CAST,
+                                     .dtype = n->type->dtype,
+                                     .n_in = 1,
+                                     .in = { in[0] },
+                                     .node = n,
+                                     .name = value_name(s, n) });
     int v = value_point(m, n->op, n->type->dtype, n->n_in, in, n);
     if (!m->k->values.at[v].name)
         m->k->values.at[v].name = n->name;
@@ -366,13 +374,11 @@ static int compute(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
 {
     DType t = n->type->dtype;
     switch (n->op) {
-    case OP_CONST:
-        return value_const(m, t, n->attr.value);
-    case OP_DIM:
-        return value_dim(m, t, n->attr.dim);
+    case OP_CONST: return value_const(m, t, n->attr.value);
+    case OP_DIM: return value_dim(m, t, n->attr.dim);
     case OP_SEED:
-        return value_once(m, (Value){ .kind = VAL_SEED, .dtype = t, .slot = n->attr.index,
-                                      .node = n });
+        return value_once(
+            m, (Value){ .kind = VAL_SEED, .dtype = t, .slot = n->attr.index, .node = n });
     case OP_IOTA: {
         Coords at;
         if (!along_axes(m, n, c, &at))
@@ -381,23 +387,22 @@ static int compute(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
     }
     case OP_ARG: {
         Scope *from = s;
-        Node  *free = n->attr.arg == ARG_SHARED && s->outer ? s->node->in[n->attr.index] : n;
+        Node *free = n->attr.arg == ARG_SHARED && s->outer ? s->node->in[n->attr.index] : n;
         from = free == n ? s : s->outer;
         return free == n ? argument(m, s, n) : build(m, from, free, c, guard);
     }
-    case OP_RESHAPE: case OP_TRANSPOSE: case OP_SLICE: case OP_BROADCAST:
-        return move(m, s, n, c, guard);
-    case OP_PAD:
-        return pad(m, s, n, c, guard);
-    case OP_GATHER:
-        return gather(m, s, n, c, guard);
-    case OP_UNIFORM: case OP_NORMAL:
-        return draw(m, s, n, c);
+    case OP_RESHAPE:
+    case OP_TRANSPOSE:
+    case OP_SLICE:
+    case OP_BROADCAST: return move(m, s, n, c, guard);
+    case OP_PAD: return pad(m, s, n, c, guard);
+    case OP_GATHER: return gather(m, s, n, c, guard);
+    case OP_UNIFORM:
+    case OP_NORMAL: return draw(m, s, n, c);
     default:
         if (op_is(n, CLASS_POINT))
             return pointwise(m, s, n, c, guard);
-        bug("%s %%%d of %s cannot be computed in a kernel", op_row(n->op)->name, n->id,
-            s->g->name);
+        bug("%s %%%d of %s cannot be computed in a kernel", op_row(n->op)->name, n->id, s->g->name);
     }
 }
 
@@ -413,9 +418,8 @@ static int root_of(const MapBuild *m, const Node *n)
 static int from_root(MapBuild *m, int i, const Form *at)
 {
     Coords c;
-    Root  *r = m->u->roots.at[i];
-    if (r->kind == ROOT_COLUMN || r->kind == ROOT_TOTAL || m->busy[i]
-        || !map_root_coords(m, r, &c))
+    Root *r = m->u->roots.at[i];
+    if (r->kind == ROOT_COLUMN || r->kind == ROOT_TOTAL || m->busy[i] || !map_root_coords(m, r, &c))
         return -1;
     Form own = coords_linear(m->f, &c);
     return form_equal(&own, at) ? value_of_root(m, i) : -1;
@@ -458,7 +462,7 @@ static bool row_input(MapBuild *m, const Root *r, Coords *c)
     if (!dim_is_one(r->row))
         along = form_axis(m->f, m->n_outer);
     *c = (Coords){ 0 };
-    if (first + count == t->rank) {             /* the last axes: the others stay together */
+    if (first + count == t->rank) { /* the last axes: the others stay together */
         *c = m->row;
         c->dim[c->rank] = r->row;
         c->at[c->rank++] = along;
@@ -496,9 +500,13 @@ int value_of_root(MapBuild *m, int i)
         bool place = n->op == OP_ARGMAX || n->op == OP_ARGMIN;
         if (row_input(m, r, &c))
             v = m->has_row || !place ? build(m, s, n->in[0], &c, -1) : value_const(m, DT_I32, 0);
-        if (v >= 0 && m->has_row)               /* a row of one element is its own sum */
-            v = value_add(m, (Value){ .kind = VAL_REDUCE, .op = n->op, .dtype = n->type->dtype,
-                                      .n_in = 1, .in = { v }, .node = n,
+        if (v >= 0 && m->has_row) /* a row of one element is its own sum */
+            v = value_add(m, (Value){ .kind = VAL_REDUCE,
+                                      .op = n->op,
+                                      .dtype = n->type->dtype,
+                                      .n_in = 1,
+                                      .in = { v },
+                                      .node = n,
                                       .name = value_name(s, n) });
     } else if (r->kind == ROOT_COLUMN) {
         v = build(m, s, n->in[0], &m->elem, -1);
@@ -510,7 +518,7 @@ int value_of_root(MapBuild *m, int i)
         Info *x = &s->at[n->id];
         Root *copier = x->copier;
         if (copier == r)
-            x->copier = NULL;                   /* the copy itself reads the original */
+            x->copier = NULL; /* the copy itself reads the original */
         bool lies = r->kind == ROOT_COPY && place_view(s, n, &view);
         if (lies && (!node_is_view(n) || x->has_view || x->copier))
             v = load(m, s, n, &view, &c, -1);

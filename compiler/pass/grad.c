@@ -81,8 +81,8 @@ void sweep_add(Sweep *s, const Node *value, Node *d)
     if (!d || !flow_active(s->flow, value, 0))
         return;
     if (!type_same(d->type, value->type))
-        bug("the adjoint of %s is %s, not %s", op_row(value->op)->name,
-            type_text(s->cx, d->type), type_text(s->cx, value->type));
+        bug("the adjoint of %s is %s, not %s", op_row(value->op)->name, type_text(s->cx, d->type),
+            type_text(s->cx, value->type));
     vec_push(s->cx->scratch, &s->terms[s->flow->at[value->id]], d);
 }
 
@@ -144,7 +144,7 @@ static Node *view_again(Graph *g, const Node *n, Node *in)
 {
     const Type *t = n->type;
     if (!in->type->rank && n->in[0]->type->rank)
-        return in;                          /* a scalar condition holds for every element */
+        return in; /* a scalar condition holds for every element */
     if (n->op == OP_TRANSPOSE)
         return ir_transpose(g, in, n->attr.axes, n->span);
     if (n->op == OP_RESHAPE)
@@ -175,8 +175,7 @@ static bool split_select(Graph *g, Node *d, Node **c, Node **v)
 {
     Node *c0, *v0, *c1, *v1;
     switch (d->op) {
-    case OP_WHERE:
-        return split_where(g, d, c, v);
+    case OP_WHERE: return split_where(g, d, c, v);
     case OP_RESHAPE:
     case OP_TRANSPOSE:
     case OP_BROADCAST:
@@ -196,8 +195,7 @@ static bool split_select(Graph *g, Node *d, Node **c, Node **v)
         *c = ir_binary(g, OP_OR, c0, c1, d->span);
         *v = d;
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -251,9 +249,8 @@ static Node *partial_term(Graph *g, const Node *n, int k, Node *const *in, Node 
     int axes[RANK_MAX];
     for (int i = 0; i < n->type->rank; i++)
         axes[i] = i;
-    if (!partial->type->rank)               /* the same for all elements: sum first */
-        return product(g, ir_reduce(g, OP_SUM, d, n->type->rank, axes, n->span), partial,
-                       n->span);
+    if (!partial->type->rank) /* the same for all elements: sum first */
+        return product(g, ir_reduce(g, OP_SUM, d, n->type->rank, axes, n->span), partial, n->span);
     Node *t = product(g, d, partial, n->span);
     return t ? ir_reduce(g, OP_SUM, t, n->type->rank, axes, n->span) : NULL;
 }
@@ -323,8 +320,7 @@ void sweep_backward(Sweep *s)
         } else if (n->op == OP_RESULT) {
             Node *d = sweep_adjoint(s, n, 0);
             if (d)
-                vec_push(s->cx->scratch,
-                         &s->terms[s->flow->at[n->in[0]->id] + n->attr.index], d);
+                vec_push(s->cx->scratch, &s->terms[s->flow->at[n->in[0]->id] + n->attr.index], d);
         } else if (n->n_in && (row->deriv == DERIV_PARTIALS || row->transpose)) {
             undo_node(s, n);
         }
@@ -515,7 +511,8 @@ static void seed_results(Sweep *s)
         if (s->from->sinks.at[i].kind != SINK_RESULT || !dtype_is_real(n->type->dtype))
             continue;
         const Input seed = { .name = intern_printf(s->cx, "d_result_%d", p->inputs.len),
-                             .type = n->type, .span = n->span };
+                             .type = n->type,
+                             .span = n->span };
         vec_push(s->cx->arena, &p->inputs, seed);
         sweep_add(s, n, ir_input(s->bwd, p->inputs.len - 1, n->span));
     }

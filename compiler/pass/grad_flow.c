@@ -36,10 +36,7 @@ Flow *flow_new(Context *cx, Graph *g)
     return f;
 }
 
-static bool depends(const Flow *f, const Node *n)
-{
-    return f->depends[f->at[n->id]];
-}
+static bool depends(const Flow *f, const Node *n) { return f->depends[f->at[n->id]]; }
 
 /* Does the value of n carry a derivative from its inputs? A cut is where mathematics says zero. */
 static bool node_cuts(const Node *n)
@@ -60,7 +57,7 @@ static void loop_depends(Flow *f, const Node *n)
     for (int i = 0; i < n->n_in; i++)
         if (depends(f, n->in[i]))
             in->source[l->body->args.at[i]->id] = true;
-    for (bool grew = true; grew; ) {
+    for (bool grew = true; grew;) {
         grew = false;
         solve_depends(in);
         for (int j = 0; j < l->n_carry; j++) {
@@ -71,7 +68,7 @@ static void loop_depends(Flow *f, const Node *n)
     }
     for (int k = 0; k < n->n_out; k++)
         f->depends[f->at[n->id] + k] = depends(in, flow_result(l->body, k))
-            || (k < l->n_carry && in->source[l->body->args.at[k]->id]);
+                                       || (k < l->n_carry && in->source[l->body->args.at[k]->id]);
 }
 
 static void solve_depends(Flow *f)
@@ -113,7 +110,7 @@ static void loop_reaches(Flow *f, const Node *n)
     for (int k = 0; k < n->n_out; k++)
         if (f->reaches[f->at[n->id] + k])
             in->wanted[flow_result(l->body, k)->id] = true;
-    for (bool grew = true; grew; ) {
+    for (bool grew = true; grew;) {
         grew = false;
         solve_reaches(in);
         for (int j = 0; j < l->n_carry; j++) {

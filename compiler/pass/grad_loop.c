@@ -34,14 +34,12 @@ static Node *import_arg(Sweep *s, const Node *forward)
 {
     const int index = forward->attr.index;
     switch (forward->attr.arg) {
-    case ARG_ITER:
-        return s->iter;
+    case ARG_ITER: return s->iter;
     case ARG_SLICE:
     case ARG_SHARED:
         return body_arg(s, forward->attr.arg, FROM_INPUT, index, forward->type, forward->name,
                         forward->span);
-    case ARG_CARRY:
-        break;
+    case ARG_CARRY: break;
     }
     return NULL;
 }
@@ -67,7 +65,9 @@ Node *loop_import(Sweep *s, Node *forward)
 /* ---- the backward body ---------------------------------------------------------------------- */
 
 /* Which inputs of the loop get an adjoint, and from where in the backward loop. */
-typedef struct { bool *carry, *shared, *slice; } Active;
+typedef struct {
+    bool *carry, *shared, *slice;
+} Active;
 
 static const char *d_name(Context *cx, const char *name)
 {
@@ -96,8 +96,9 @@ static void add_adjoint_args(Sweep *s, const Loop *l, Node **d_arg)
     for (int k = l->n_carry; k < l->n_carry + l->n_stack; k++) {
         const Node *elem = flow_result(body, k);
         if (flow_active(f, elem, 0))
-            sweep_add(s, elem, body_arg(s, ARG_SLICE, FROM_D_RESULT, k, elem->type,
-                                        d_name(s->cx, elem->name), elem->span));
+            sweep_add(s, elem,
+                      body_arg(s, ARG_SLICE, FROM_D_RESULT, k, elem->type,
+                               d_name(s->cx, elem->name), elem->span));
     }
 }
 
@@ -225,8 +226,7 @@ LoopUndo *loop_undo_new(Sweep *outer, const Node *loop)
     u->backward->n_slice = u->backward->n_shared = 0;
     u->target = NEW_ARRAY(cx->scratch, int, loop->n_in + 1);
     Program *p = l->body->program;
-    Sweep *s = sweep_new(cx, outer->flow->inner[loop->id],
-                         graph_new(p, l->body->name, outer->fwd),
+    Sweep *s = sweep_new(cx, outer->flow->inner[loop->id], graph_new(p, l->body->name, outer->fwd),
                          graph_new(p, l->body->name, outer->bwd));
     s->n_forward = loop->n_out;
     sweep_forward(s);
@@ -256,11 +256,8 @@ static Node *backward_input(Sweep *s, const Node *loop, const LoopUndo *u, const
     case FROM_D_RESULT:
         value = sweep_adjoint(s, loop, a->index);
         return value ? value : grad_zeros(s->bwd, loop->types[a->index], loop->span);
-    case FROM_ZERO:
-        return grad_zeros(s->bwd, loop->in[a->index]->type, loop->span);
-    case FROM_INPUT:
-        value = s->copy[loop->in[a->index]->id];
-        break;
+    case FROM_ZERO: return grad_zeros(s->bwd, loop->in[a->index]->type, loop->span);
+    case FROM_INPUT: value = s->copy[loop->in[a->index]->id]; break;
     case FROM_SAVED:
         value = ir_result(u->loop, a->index);
         if (!value->name && a->arg->name)

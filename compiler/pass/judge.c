@@ -12,14 +12,14 @@
 #include "pass/kernel.h"
 
 typedef struct {
-    Context    *cx;
-    Routine    *r;
-    int         n;
-    bool       *holds;                          /* per buffer: written and not spoiled */
-    bool       *above;                          /* [x][y]: x lies above y for all dims */
-    Dims       *dims;
-    const Dim  *one;
-    bool        skip_loops;                     /* loops that may have no iteration have none */
+    Context *cx;
+    Routine *r;
+    int n;
+    bool *holds; /* per buffer: written and not spoiled */
+    bool *above; /* [x][y]: x lies above y for all dims */
+    Dims *dims;
+    const Dim *one;
+    bool skip_loops; /* loops that may have no iteration have none */
     const char *wrong;
 } Judge;
 
@@ -63,10 +63,12 @@ static void judge_step(Judge *j, const Step *s)
     const Kernel *k = s->kernel;
     for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
         const Buffer *b = s->operands[a].buffer;
-        const bool    reads = k->args.at[a].read || !k->args.at[a].written || effect_adds(k, a);
+        const bool reads = k->args.at[a].read || !k->args.at[a].written || effect_adds(k, a);
         if (b->kind == BUF_ARENA && reads && !j->holds[b->id])
-            j->wrong = arena_printf(j->cx->arena, "step %d (%s) reads %s, which is not written yet "
-                                    "or was overwritten", s->number, k->name, b->name);
+            j->wrong = arena_printf(j->cx->arena,
+                                    "step %d (%s) reads %s, which is not written yet "
+                                    "or was overwritten",
+                                    s->number, k->name, b->name);
     }
     for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
         const Buffer *b = s->operands[a].buffer;
@@ -79,9 +81,10 @@ static void judge_step(Judge *j, const Step *s)
             const Buffer *x = place_of(b), *y = place_of(o);
             if (overlap(b, o))
                 j->holds[i] = false;
-            else if (x != y && b->first <= o->last && o->first <= b->last &&
-                     !j->above[x->id * j->n + y->id] && !j->above[y->id * j->n + x->id])
-                j->wrong = arena_printf(j->cx->arena, "%s and %s live together in step %d, and "
+            else if (x != y && b->first <= o->last && o->first <= b->last
+                     && !j->above[x->id * j->n + y->id] && !j->above[y->id * j->n + x->id])
+                j->wrong = arena_printf(j->cx->arena,
+                                        "%s and %s live together in step %d, and "
                                         "nothing keeps them apart at other dims",
                                         b->name, o->name, s->number);
         }
@@ -121,12 +124,12 @@ static void judge_steps(Judge *j, const Steps *steps)
 
 const char *plan_judge(KernelProgram *kp, Routine *r)
 {
-    Context  *cx = kp->program->cx;
+    Context *cx = kp->program->cx;
     const int n = r->buffers.len;
-    Judge     j = { .cx = cx, .r = r, .n = n, .dims = kp->program->dims };
+    Judge j = { .cx = cx, .r = r, .n = n, .dims = kp->program->dims };
     j.one = dim_const(j.dims, 1);
     j.holds = NEW_ARRAY(cx->scratch, bool, n + 1);
-    j.above = NEW_ARRAY(cx->scratch, bool, (size_t)n * (size_t)n + 1);
+    j.above = NEW_ARRAY(cx->scratch, bool, (size_t)n *(size_t)n + 1);
     for (int i = 0; i < n; i++) {
         const Buffer *b = r->buffers.at[i];
         if (b->kind != BUF_ARENA)

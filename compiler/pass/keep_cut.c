@@ -6,12 +6,15 @@
  */
 #include "pass/keep.h"
 
-typedef struct { int to, back; int64_t room; } Edge;
+typedef struct {
+    int to, back;
+    int64_t room;
+} Edge;
 typedef VEC(Edge) Edges;
 
 struct Cut {
     Arena *arena;
-    int    n;               /* nodes; entrance 2i, exit 2i + 1, then source and sink             */
+    int n; /* nodes; entrance 2i, exit 2i + 1, then source and sink */
     Edges *out;
 };
 
@@ -62,17 +65,14 @@ static bool find_way(Cut *c, Edge **entered, int *queue)
     return entered[sink_end(c)] != NULL;
 }
 
-static Edge *twin(const Cut *c, const Edge *e)
-{
-    return &c->out[e->to].at[e->back];
-}
+static Edge *twin(const Cut *c, const Edge *e) { return &c->out[e->to].at[e->back]; }
 
 static void push_flow(Cut *c, Edge *const *entered)
 {
     int64_t room = unlimited;
     for (int at = sink_end(c); at != source_end(c); at = twin(c, entered[at])->to)
         room = entered[at]->room < room ? entered[at]->room : room;
-    for (int at = sink_end(c); at != source_end(c); ) {
+    for (int at = sink_end(c); at != source_end(c);) {
         Edge *e = entered[at], *t = twin(c, e);
         e->room -= room;
         t->room += room;

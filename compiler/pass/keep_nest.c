@@ -11,16 +11,16 @@
 #include "pass/keep.h"
 
 typedef struct {
-    KeepBridge pair;        /* the outer loops, in the old graph                                 */
-    Graph     *fa;          /* the new body of the first                                         */
-    Loop      *la;          /* what it becomes                                                   */
-    int       *stack;       /* by id in fa: result that stacks the value; -1 none                */
-    int        cap;
-    Graph     *fb;          /* the new body of the second, arguments not yet in order            */
-    Node      *iter;
-    VEC(Node *) extra;      /* its new arguments ...                                             */
-    VEC(int)    source;     /* ... and what they are: result of la, or input of it: -1 - input    */
-    Map       *carried;     /* from nodes of fa to nodes of fb                                   */
+    KeepBridge pair; /* the outer loops, in the old graph */
+    Graph *fa;       /* the new body of the first */
+    Loop *la;        /* what it becomes */
+    int *stack;      /* by id in fa: result that stacks the value; -1 none */
+    int cap;
+    Graph *fb; /* the new body of the second, arguments not yet in order */
+    Node *iter;
+    VEC(Node *) extra; /* its new arguments ... */
+    VEC(int) source;   /* ... and what they are: result of la, or input of it: -1 - input */
+    Map *carried;      /* from nodes of fa to nodes of fb */
 } Nest;
 
 /* ---- the bridge ------------------------------------------------------------------------------ */
@@ -41,8 +41,7 @@ static Node *old_slice(const Nest *n, int k)
     const Loop *l = to->attr.loop;
     for (int i = l->n_carry; i < l->n_carry + l->n_slice; i++) {
         const Node *in = to->in[i];
-        if (in == from ? k == 0
-                       : in->op == OP_RESULT && in->in[0] == from && in->attr.index == k)
+        if (in == from ? k == 0 : in->op == OP_RESULT && in->in[0] == from && in->attr.index == k)
             return n->fb->args.at[i];
     }
     return NULL;
@@ -54,8 +53,7 @@ static Node *carry_arg(Rebuild *r, Nest *n, const Node *arg)
     if (arg->attr.arg == ARG_ITER)
         return n->iter;
     for (int i = 0; i < to->n_in; i++)
-        if (to->in[i] == from->in[arg->attr.index]
-            && n->fb->args.at[i]->attr.arg == arg->attr.arg)
+        if (to->in[i] == from->in[arg->attr.index] && n->fb->args.at[i]->attr.arg == arg->attr.arg)
             return n->fb->args.at[i];
     return extra_arg(r, n, arg->attr.arg, -1 - arg->attr.index, arg);
 }
@@ -106,8 +104,9 @@ static void find_plans(Context *cx, const KeepBridge *pair, KeepPlans *plans)
     const Graph *a = pair->from->attr.loop->body, *b = pair->to->attr.loop->body;
     for (int j = 0; j < b->nodes.len; j++)
         for (int i = 0; b->nodes.at[j]->op == OP_LOOP && i < a->nodes.len; i++) {
-            KeepPlan *plan = a->nodes.at[i]->op != OP_LOOP ? NULL
-                           : keep_plan(cx, pair, a->nodes.at[i], b->nodes.at[j]);
+            KeepPlan *plan = a->nodes.at[i]->op != OP_LOOP
+                                 ? NULL
+                                 : keep_plan(cx, pair, a->nodes.at[i], b->nodes.at[j]);
             if (plan)
                 vec_push(cx->scratch, plans, plan);
         }
@@ -201,16 +200,15 @@ static Node *second_outer(Rebuild *r, const Nest *n, Graph *to, Node *const *cop
                 continue;
             const int extra = i - old->n_in - 1;
             const int source = extra >= 0 ? n->source.at[extra] : 0;
-            in[n_in++] = extra < 0 ? copy[old->in[i]->id]
-                       : source < 0 ? copy[n->pair.from->in[-1 - source]->id]
-                                    : ir_result(first, source);
+            in[n_in++] = extra < 0    ? copy[old->in[i]->id]
+                         : source < 0 ? copy[n->pair.from->in[-1 - source]->id]
+                                      : ir_result(first, source);
         }
     for (int i = 0; i < n->fb->nodes.len; i++)
         if (!again[i])
             again[i] = graph_copy_node(body, n->fb->nodes.at[i], again);
     for (int i = 0; i < n->fb->sinks.len; i++)
-        ir_sink(body, SINK_RESULT, n->fb->sinks.at[i].index,
-                again[n->fb->sinks.at[i].node->id]);
+        ir_sink(body, SINK_RESULT, n->fb->sinks.at[i].index, again[n->fb->sinks.at[i].node->id]);
     return ir_loop(to, loop, n_in, in, old->span);
 }
 

@@ -17,14 +17,14 @@
 #include "pass/keep.h"
 
 typedef struct {
-    Context    *cx;
+    Context *cx;
     const Node *from, *to;
-    Graph      *body;       /* of from                                                           */
-    KeepPlan   *plan;
-    int64_t    *dims;       /* training sizes by symbol id                                       */
-    int        *depth;      /* by id: products on the longest way from an argument               */
-    bool       *stored;     /* by id: has a place in memory in any case                          */
-    bool       *operand;    /* by id: of a product, looking through views                        */
+    Graph *body; /* of from */
+    KeepPlan *plan;
+    int64_t *dims; /* training sizes by symbol id */
+    int *depth;    /* by id: products on the longest way from an argument */
+    bool *stored;  /* by id: has a place in memory in any case */
+    bool *operand; /* by id: of a product, looking through views */
 } Work;
 
 /* The value that n of to's body is in from's body: a slice of its stack, or the same slice or
@@ -83,7 +83,7 @@ static bool is_sliced(const KeepBridge *over, const Node *to, const Node *n)
 static bool is_view(const Node *n)
 {
     return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_SLICE
-        || n->op == OP_BROADCAST;
+           || n->op == OP_BROADCAST;
 }
 
 static bool is_product(const Node *n)
@@ -110,7 +110,7 @@ static bool is_free(const Work *w, const Node *n)
     const Node *outer = w->from->in[n->attr.index];
     const bool carried = outer->op == OP_ARG && outer->attr.arg == ARG_CARRY;
     return outer->op == OP_PARAM || outer->op == OP_INPUT || (outer->op == OP_ARG && !carried)
-        || n->attr.arg == ARG_SHARED || is_sliced(w->plan->over, w->to, outer);
+           || n->attr.arg == ARG_SHARED || is_sliced(w->plan->over, w->to, outer);
 }
 
 static const Node *through_views(const Node *n)
@@ -295,7 +295,9 @@ KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
     Graph *body = from->attr.loop->body;
     const int n = body->nodes.len + 1;
     KeepPlan *p = NEW(cx->scratch, KeepPlan);
-    *p = (KeepPlan){ .from = from, .to = to, .over = over,
+    *p = (KeepPlan){ .from = from,
+                     .to = to,
+                     .over = over,
                      .needed = NEW_ARRAY(cx->scratch, bool, n),
                      .saved = NEW_ARRAY(cx->scratch, bool, n),
                      .again = NEW_ARRAY(cx->scratch, bool, n),
@@ -308,8 +310,14 @@ KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
     }
     if (!any)
         return NULL;
-    Work w = { cx, from, to, body, p, training_sizes(cx, body->program->dims),
-               NEW_ARRAY(cx->scratch, int, n), NEW_ARRAY(cx->scratch, bool, n),
+    Work w = { cx,
+               from,
+               to,
+               body,
+               p,
+               training_sizes(cx, body->program->dims),
+               NEW_ARRAY(cx->scratch, int, n),
+               NEW_ARRAY(cx->scratch, bool, n),
                NEW_ARRAY(cx->scratch, bool, n) };
     find_stored(&w);
     keep_operands(&w);

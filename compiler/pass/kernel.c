@@ -9,10 +9,7 @@
 
 /* ---- equal kernels -------------------------------------------------------------------------- */
 
-static bool dims_same(const Dim *a, const Dim *b)
-{
-    return a == b || (a && b && dim_same(a, b));
-}
+static bool dims_same(const Dim *a, const Dim *b) { return a == b || (a && b && dim_same(a, b)); }
 
 static bool text_same(const char *a, const char *b)
 {
@@ -30,8 +27,8 @@ static bool access_same(const Access *a, const Access *b)
 
 static bool value_same(const Value *a, const Value *b)
 {
-    bool same = a->kind == b->kind && a->op == b->op && a->dtype == b->dtype
-                && a->level == b->level && a->phase == b->phase && a->n_in == b->n_in
+    bool same = a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->level == b->level
+                && a->phase == b->phase && a->n_in == b->n_in
                 && memcmp(&a->number, &b->number, sizeof a->number) == 0
                 && dims_same(a->dim, b->dim) && a->axis == b->axis && a->slot == b->slot
                 && a->stream == b->stream && text_same(a->name, b->name);
@@ -80,19 +77,19 @@ static bool steps_same(const HeadSteps *a, const HeadSteps *b)
 static bool attention_same(const Attention *a, const Attention *b)
 {
     return dims_same(a->B, b->B) && dims_same(a->H, b->H) && dims_same(a->T, b->T)
-        && dims_same(a->S, b->S) && dims_same(a->D, b->D) && dims_same(a->E, b->E)
-        && memcmp(&a->scale, &b->scale, sizeof a->scale) == 0 && a->causal == b->causal
-        && steps_same(&a->q, &b->q) && steps_same(&a->k, &b->k) && steps_same(&a->v, &b->v)
-        && steps_same(&a->y, &b->y) && steps_same(&a->d_q, &b->d_q)
-        && steps_same(&a->d_k, &b->d_k) && steps_same(&a->d_v, &b->d_v)
-        && steps_same(&a->d_y, &b->d_y);
+           && dims_same(a->S, b->S) && dims_same(a->D, b->D) && dims_same(a->E, b->E)
+           && memcmp(&a->scale, &b->scale, sizeof a->scale) == 0 && a->causal == b->causal
+           && steps_same(&a->q, &b->q) && steps_same(&a->k, &b->k) && steps_same(&a->v, &b->v)
+           && steps_same(&a->y, &b->y) && steps_same(&a->d_q, &b->d_q)
+           && steps_same(&a->d_k, &b->d_k) && steps_same(&a->d_v, &b->d_v)
+           && steps_same(&a->d_y, &b->d_y);
 }
 
 static bool scatter_same(const Scatter *a, const Scatter *b)
 {
     return dims_same(a->n_ids, b->n_ids) && dims_same(a->n_rows, b->n_rows)
-        && dims_same(a->width, b->width) && dims_same(a->row_step, b->row_step)
-        && a->add == b->add;
+           && dims_same(a->width, b->width) && dims_same(a->row_step, b->row_step)
+           && a->add == b->add;
 }
 
 static bool kernel_same(const Kernel *a, const Kernel *b)
@@ -109,11 +106,11 @@ static bool kernel_same(const Kernel *a, const Kernel *b)
     if (!same)
         return false;
     switch (a->kind) {
-    case KERNEL_MAP:            return map_same(a, b);
-    case KERNEL_MATMUL:         return matmul_same(&a->matmul, &b->matmul);
+    case KERNEL_MAP: return map_same(a, b);
+    case KERNEL_MATMUL: return matmul_same(&a->matmul, &b->matmul);
     case KERNEL_ATTENTION:
     case KERNEL_ATTENTION_GRAD: return attention_same(&a->attention, &b->attention);
-    case KERNEL_SCATTER:        return scatter_same(&a->scatter, &b->scatter);
+    case KERNEL_SCATTER: return scatter_same(&a->scatter, &b->scatter);
     }
     return false;
 }
@@ -149,7 +146,11 @@ Kernel *kernel_intern(KernelProgram *kp, const Kernel *k)
 
 /* ---- printing ------------------------------------------------------------------------------- */
 
-typedef struct { Text *t; Context *cx; const Kernel *k; } Printer;
+typedef struct {
+    Text *t;
+    Context *cx;
+    const Kernel *k;
+} Printer;
 
 static void print_term(Printer *p, const Dim *by, const char *name, bool *any)
 {
@@ -201,16 +202,16 @@ static void print_value(Printer *p, int i)
     text_add(p->t, "    v%d: %s %s.%d = ", i, dtype_name(v->dtype), level_names[v->level],
              v->phase);
     switch (v->kind) {
-    case VAL_LOAD:  print_access(p, &v->access); break;
+    case VAL_LOAD: print_access(p, &v->access); break;
     case VAL_CONST: text_add(p->t, "%.17g", v->number); break;
-    case VAL_DIM:   text_put(p->t, dim_text(p->cx, v->dim)); break;
-    case VAL_AXIS:  text_put(p->t, axis_label(p, v->axis)); break;
-    case VAL_ITER:  text_add(p->t, "iteration %d", v->axis); break;
-    case VAL_SEED:  text_add(p->t, "seed %d", v->slot); break;
-    case VAL_CAST:  text_add(p->t, "%s", dtype_name(v->dtype)); break;
-    case VAL_POINT: case VAL_REDUCE: case VAL_DRAW:
-        text_put(p->t, op_row(v->op)->name);
-        break;
+    case VAL_DIM: text_put(p->t, dim_text(p->cx, v->dim)); break;
+    case VAL_AXIS: text_put(p->t, axis_label(p, v->axis)); break;
+    case VAL_ITER: text_add(p->t, "iteration %d", v->axis); break;
+    case VAL_SEED: text_add(p->t, "seed %d", v->slot); break;
+    case VAL_CAST: text_add(p->t, "%s", dtype_name(v->dtype)); break;
+    case VAL_POINT:
+    case VAL_REDUCE:
+    case VAL_DRAW: text_put(p->t, op_row(v->op)->name); break;
     }
     for (int j = 0; j < v->n_in; j++)
         text_add(p->t, "%s v%d", j ? "," : "", v->in[j]);
@@ -228,10 +229,10 @@ static void print_value(Printer *p, int i)
 static const char *add_text(AddKind add)
 {
     switch (add) {
-    case ADD_NEVER:      return "=";
-    case ADD_ALWAYS:     return "+=";
-    case ADD_FLAG:       return "(+)=";
-    case ADD_LATER:      return "(later +)=";
+    case ADD_NEVER: return "=";
+    case ADD_ALWAYS: return "+=";
+    case ADD_FLAG: return "(+)=";
+    case ADD_LATER: return "(later +)=";
     case ADD_FLAG_LATER: return "(+, later +)=";
     }
     return "?";
@@ -252,8 +253,10 @@ static void print_map(Printer *p)
         text_add(p->t, "    .%d ", e->phase);
         print_access(p, &e->access);
         text_add(p->t, " %s %sv%d\n", add_text(e->add),
-                 e->kind == EFFECT_COLUMN ? "column sum of " : e->kind == EFFECT_TOTAL
-                 ? "total of " : "", e->value);
+                 e->kind == EFFECT_COLUMN  ? "column sum of "
+                 : e->kind == EFFECT_TOTAL ? "total of "
+                                           : "",
+                 e->value);
     }
 }
 
@@ -323,9 +326,9 @@ static void print_kernel(Printer *p)
     text_add(p->t, ")%s\n    # %s\n", k->backward ? " backward" : "", k->formula);
     text_add(p->t, "    # %s, %s\n", source_where(p->cx, k->span), k->what);
     switch (k->kind) {
-    case KERNEL_MAP:            print_map(p); break;
-    case KERNEL_MATMUL:         print_matmul(p, &k->matmul); break;
-    case KERNEL_ATTENTION:      print_attention(p, &k->attention, false); break;
+    case KERNEL_MAP: print_map(p); break;
+    case KERNEL_MATMUL: print_matmul(p, &k->matmul); break;
+    case KERNEL_ATTENTION: print_attention(p, &k->attention, false); break;
     case KERNEL_ATTENTION_GRAD: print_attention(p, &k->attention, true); break;
     case KERNEL_SCATTER:
         text_add(p->t, "    out[ids] %s rows:", add_text(k->scatter.add));
@@ -368,11 +371,11 @@ static void print_steps(Printer *p, const Steps *steps, int indent)
 void kernel_print(Text *t, const KernelProgram *kp, const Routine *r)
 {
     Context *cx = kp->program->cx;
-    Printer  p = { t, cx, NULL };
+    Printer p = { t, cx, NULL };
     text_add(t, "routine %s\n", r->name);
     for (int i = 0; i < r->buffers.len; i++) {
-        static const char *const kinds[] = { "arena", "param", "grad", "input", "output", "sum",
-                                             "count" };
+        static const char *const kinds[] = { "arena",  "param", "grad", "input",
+                                             "output", "sum",   "count" };
         const Buffer *b = r->buffers.at[i];
         text_add(t, "  %s %s: %s\n", kinds[b->kind], b->name, type_text(cx, b->type));
     }

@@ -14,31 +14,31 @@ enum { AXES_MAX = 8, DEPTH_MAX = 4 };
 /* ---- buffers -------------------------------------------------------------------------------- */
 
 typedef enum {
-    BUF_ARENA,          /* placed by plan                                                       */
-    BUF_PARAM,          /* index: parameter; read only                                          */
-    BUF_GRAD,           /* index: parameter whose gradient it is                                */
-    BUF_INPUT,          /* index: program input                                                 */
-    BUF_OUTPUT,         /* index: program output                                                */
-    BUF_SUM,            /* index: mean slot; the double s->sum[index]                           */
-    BUF_COUNT,          /* index: mean slot; the double s->count[index]                         */
+    BUF_ARENA,  /* placed by plan */
+    BUF_PARAM,  /* index: parameter; read only */
+    BUF_GRAD,   /* index: parameter whose gradient it is */
+    BUF_INPUT,  /* index: program input */
+    BUF_OUTPUT, /* index: program output */
+    BUF_SUM,    /* index: mean slot; the double s->sum[index] */
+    BUF_COUNT,  /* index: mean slot; the double s->count[index] */
 } BufKind;
 
 typedef struct Buffer Buffer;
 struct Buffer {
-    int         id;                             /* dense within its routine                     */
-    BufKind     kind;
-    int         index;
-    const char *name;                           /* unique in its routine: "x", "d_x", "h_qkv"    */
-    DType       dtype;
-    const Type *type;                           /* dense row-major; stacks: trip count in front */
-    const Node *node;                           /* whose value it holds                         */
+    int id; /* dense within its routine */
+    BufKind kind;
+    int index;
+    const char *name; /* unique in its routine: "x", "d_x", "h_qkv" */
+    DType dtype;
+    const Type *type; /* dense row-major; stacks: trip count in front */
+    const Node *node; /* whose value it holds */
     /* order.c; positions count steps of the routine in execution order, a loop's body once     */
-    int         first, last;                    /* live from start of first to end of last        */
+    int first, last; /* live from start of first to end of last */
     /* plan.c, ARENA only */
-    Buffer     *over;                           /* shares the place of this buffer, or NULL */
-    VEC(Buffer *) below;                        /* offset = max of their ends; 0 if none        */
-    int64_t     offset, bytes;                  /* at the training dims                         */
-    int         line;                           /* in the memory map                            */
+    Buffer *over;          /* shares the place of this buffer, or NULL */
+    VEC(Buffer *) below;   /* offset = max of their ends; 0 if none */
+    int64_t offset, bytes; /* at the training dims */
+    int line;              /* in the memory map */
 };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
@@ -48,186 +48,195 @@ struct Buffer {
    An element that the kernel stores in one phase may be loaded in a later one, by the same access:
    such a load has an argument that is written, and reads what was stored. */
 typedef struct {
-    int        arg;                             /* number of the kernel's argument              */
-    const Dim *offset;                          /* elements                                     */
-    const Dim *stride[AXES_MAX];                /* per axis; NULL = does not depend on it        */
-    int        index;                           /* value number of an i32 row index, -1 = none  */
+    int arg;                     /* number of the kernel's argument */
+    const Dim *offset;           /* elements */
+    const Dim *stride[AXES_MAX]; /* per axis; NULL = does not depend on it */
+    int index;                   /* value number of an i32 row index, -1 = none */
     const Dim *index_stride;
-    int        guard;                           /* value number, -1 = none                      */
+    int guard; /* value number, -1 = none */
 } Access;
 
 typedef enum {
-    VAL_LOAD,           /* access                                                               */
-    VAL_CONST,          /* number                                                               */
-    VAL_DIM,            /* value of dim                                                         */
-    VAL_AXIS,           /* index along axis number `axis`, i32                                  */
-    VAL_ITER,           /* iteration of enclosing loop number `axis` (0 = outermost), i32       */
-    VAL_SEED,           /* s->seed[slot]                                                        */
-    VAL_POINT,          /* pointwise op over in[]                                               */
-    VAL_CAST,           /* in[0] as dtype                                                       */
-    VAL_DRAW,           /* op UNIFORM or NORMAL: stream, iterations in[], sample and element     */
-    VAL_REDUCE,         /* op SUM AMAX AMIN ARGMAX ARGMIN of in[0] over the row axis: a LEVEL_ROW
+    VAL_LOAD,   /* access */
+    VAL_CONST,  /* number */
+    VAL_DIM,    /* value of dim */
+    VAL_AXIS,   /* index along axis number `axis`, i32 */
+    VAL_ITER,   /* iteration of enclosing loop number `axis` (0 = outermost), i32 */
+    VAL_SEED,   /* s->seed[slot] */
+    VAL_POINT,  /* pointwise op over in[] */
+    VAL_CAST,   /* in[0] as dtype */
+    VAL_DRAW,   /* op UNIFORM or NORMAL: stream, iterations in[], sample and element */
+    VAL_REDUCE, /* op SUM AMAX AMIN ARGMAX ARGMIN of in[0] over the row axis: a LEVEL_ROW
                            value of the next phase                                              */
 } ValKind;
 
 typedef enum {
-    LEVEL_ONCE,         /* the same for the whole kernel (seeds, dims, constants)               */
-    LEVEL_ROW,          /* one per outer index                                                  */
-    LEVEL_ELEM,         /* one per element of the row; without a row, one per index of the axes  */
+    LEVEL_ONCE, /* the same for the whole kernel (seeds, dims, constants) */
+    LEVEL_ROW,  /* one per outer index */
+    LEVEL_ELEM, /* one per element of the row; without a row, one per index of the axes */
 } Level;
 
 typedef struct {
-    ValKind     kind;
-    Op          op;
-    DType       dtype;
-    Level       level;
-    int         phase;                          /* first in which it can be computed: 0.. ; an ELEM
+    ValKind kind;
+    Op op;
+    DType dtype;
+    Level level;
+    int phase;       /* first in which it can be computed: 0.. ; an ELEM
                                                    value is computed again in each later phase  */
-    int         in[4], n_in;                    /* value numbers; smaller than its own          */
-    double      number;
-    const Dim  *dim;
-    int         axis, slot;
-    Access      access;
+    int in[4], n_in; /* value numbers; smaller than its own */
+    double number;
+    const Dim *dim;
+    int axis, slot;
+    Access access;
     const char *stream;
-    Access      sample;                         /* DRAW: arg -1; gives the local sample index ... */
-    Access      element;                        /* ... and the element within the sample        */
-    const char *name;                           /* hint, or NULL                                */
-    const Node *node;                           /* what it computes                             */
+    Access sample;    /* DRAW: arg -1; gives the local sample index ... */
+    Access element;   /* ... and the element within the sample */
+    const char *name; /* hint, or NULL */
+    const Node *node; /* what it computes */
 } Value;
 
 typedef enum {
-    ADD_NEVER,          /* replaces                                                             */
-    ADD_ALWAYS,         /* adds                                                                 */
-    ADD_FLAG,           /* gradient: adds if s->add (not the first micro-step)                  */
-    ADD_LATER,          /* adds in all but the first executed iteration of the innermost loop   */
-    ADD_FLAG_LATER,     /* adds if s->add, or in all but the first iteration                    */
+    ADD_NEVER,      /* replaces */
+    ADD_ALWAYS,     /* adds */
+    ADD_FLAG,       /* gradient: adds if s->add (not the first micro-step) */
+    ADD_LATER,      /* adds in all but the first executed iteration of the innermost loop */
+    ADD_FLAG_LATER, /* adds if s->add, or in all but the first iteration */
 } AddKind;
 
 typedef enum {
-    EFFECT_STORE,       /* store value (ELEM or ROW level) through access                       */
-    EFFECT_COLUMN,      /* sum of an ELEM value over the outer axes, stored per row element      */
-    EFFECT_TOTAL,       /* sum of an ELEM or ROW value over the whole space (double), one element */
+    EFFECT_STORE,  /* store value (ELEM or ROW level) through access */
+    EFFECT_COLUMN, /* sum of an ELEM value over the outer axes, stored per row element */
+    EFFECT_TOTAL,  /* sum of an ELEM or ROW value over the whole space (double), one element */
 } EffectKind;
 
 typedef struct {
     EffectKind kind;
-    int        value;
-    int        phase;                           /* in which it happens                          */
-    Access     access;                          /* STORE: all axes; COLUMN: the row axis only    */
-    AddKind    add;
+    int value;
+    int phase;     /* in which it happens */
+    Access access; /* STORE: all axes; COLUMN: the row axis only */
+    AddKind add;
 } Effect;
 
 typedef enum {
-    KERNEL_MAP, KERNEL_MATMUL, KERNEL_ATTENTION, KERNEL_ATTENTION_GRAD, KERNEL_SCATTER
+    KERNEL_MAP,
+    KERNEL_MATMUL,
+    KERNEL_ATTENTION,
+    KERNEL_ATTENTION_GRAD,
+    KERNEL_SCATTER
 } KernelKind;
 
 typedef struct {
-    const char *name;                           /* "x"                                          */
-    DType       dtype;
-    bool        written;
-    bool        read;                           /* what it held before the kernel is read        */
-    bool        exclusive;                      /* restrict holds; plan may clear it             */
+    const char *name; /* "x" */
+    DType dtype;
+    bool written;
+    bool read;      /* what it held before the kernel is read */
+    bool exclusive; /* restrict holds; plan may clear it */
 } KernelArg;
 
 /* KERNEL_MATMUL: args c, a, b (, bias): see RtMatmul in the runtime for the meaning. lda, ldb and
    ldc are always set, also where the matrix is dense. */
 typedef struct {
     const Dim *m, *n, *k, *lda, *ldb, *ldc;
-    bool       ta, tb, bias;
-    int        n_batch;                         /* 0..2                                         */
+    bool ta, tb, bias;
+    int n_batch; /* 0..2 */
     const Dim *batch[2], *step_a[2], *step_b[2], *step_c[2];
-    AddKind    add;
+    AddKind add;
 } Matmul;
 
 /* KERNEL_ATTENTION: args y, lse, q, k, v. _GRAD: d_q, d_k, d_v, q, k, v, y, lse, d_y */
-typedef struct { const Dim *b, *h, *t; } HeadSteps;
+typedef struct {
+    const Dim *b, *h, *t;
+} HeadSteps;
 typedef struct {
     const Dim *B, *H, *T, *S, *D, *E;
-    double     scale;                           /* 0 = 1/sqrt(D)                                */
-    bool       causal;
-    HeadSteps  q, k, v, y, d_q, d_k, d_v, d_y;
+    double scale; /* 0 = 1/sqrt(D) */
+    bool causal;
+    HeadSteps q, k, v, y, d_q, d_k, d_v, d_y;
 } Attention;
 
 /* KERNEL_SCATTER: args out [n_rows, width], ids, rows [.., width]: out[ids[i], :] += rows[i, :] in
    the order of i; where it does not add, out is zero first */
-typedef struct { const Dim *n_ids, *n_rows, *width, *row_step; AddKind add; } Scatter;
+typedef struct {
+    const Dim *n_ids, *n_rows, *width, *row_step;
+    AddKind add;
+} Scatter;
 
 typedef struct {
-    int         number;                         /* in the file, by first use: k3                */
-    const char *name;                           /* "k3_x" without the number: "x"               */
-    KernelKind  kind;
-    int         n_axes;                         /* MAP: outer axes, then the row axis           */
-    const Dim  *axis[AXES_MAX];
-    const char *axis_name[AXES_MAX];            /* "b", "t", "c": loops are ib, it, ic; NULL: i */
-    bool        has_row;                        /* the last axis is the row; else all are outer */
-    int         n_phases;
-    VEC(Value)  values;
+    int number;       /* in the file, by first use: k3 */
+    const char *name; /* "k3_x" without the number: "x" */
+    KernelKind kind;
+    int n_axes; /* MAP: outer axes, then the row axis */
+    const Dim *axis[AXES_MAX];
+    const char *axis_name[AXES_MAX]; /* "b", "t", "c": loops are ib, it, ic; NULL: i */
+    bool has_row;                    /* the last axis is the row; else all are outer */
+    int n_phases;
+    VEC(Value) values;
     VEC(Effect) effects;
     VEC(KernelArg) args;
-    Matmul      matmul;
-    Attention   attention;
-    Scatter     scatter;
-    const char *formula;                        /* "x[B,T,C] = wte[tokens] + wpe[0..T]"          */
-    const char *what;                           /* "gather+add", "gradient of k3, add"           */
-    Span        span;
-    bool        backward;
+    Matmul matmul;
+    Attention attention;
+    Scatter scatter;
+    const char *formula; /* "x[B,T,C] = wte[tokens] + wpe[0..T]" */
+    const char *what;    /* "gather+add", "gradient of k3, add" */
+    Span span;
+    bool backward;
 } Kernel;
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    Buffer    *buffer;
-    const Dim *offset;                          /* elements from its start                      */
-    const Dim *loop_stride[DEPTH_MAX];          /* elements per iteration of enclosing loop d, 0 the
+    Buffer *buffer;
+    const Dim *offset;                 /* elements from its start */
+    const Dim *loop_stride[DEPTH_MAX]; /* elements per iteration of enclosing loop d, 0 the
                                                    outermost; NULL = 0                          */
 } Operand;
 
 typedef struct Step Step;
 typedef VEC(Step *) Steps;
 struct Step {
-    Kernel     *kernel;                         /* NULL: a loop                                 */
-    Operand    *operands;                       /* one per kernel argument                      */
-    Loop       *loop;                           /* trip, reverse, names                         */
-    Steps       body;
-    int         depth;                          /* enclosing loops                              */
-    int         number;                         /* as printed; backward goes on from forward    */
-    int         position;                       /* order.c: in execution order                  */
-    int         undoes;                         /* backward: number of the forward step, 0 = none */
-    const Node *node;                           /* the main value it computes                   */
-    Span        span;
-    bool        backward;
+    Kernel *kernel;    /* NULL: a loop */
+    Operand *operands; /* one per kernel argument */
+    Loop *loop;        /* trip, reverse, names */
+    Steps body;
+    int depth;        /* enclosing loops */
+    int number;       /* as printed; backward goes on from forward */
+    int position;     /* order.c: in execution order */
+    int undoes;       /* backward: number of the forward step, 0 = none */
+    const Node *node; /* the main value it computes */
+    Span span;
+    bool backward;
 };
 
 typedef struct {
-    Graph      *graph;
-    const char *name;                           /* "train", "eval", "count", "output"           */
+    Graph *graph;
+    const char *name; /* "train", "eval", "count", "output" */
     VEC(Buffer *) buffers;
-    Steps       steps;                          /* all, in order; backward ones last            */
-    int64_t     arena_bytes, live_bytes;        /* at the training dims: planned, and the bound */
-    int         peak_step;
+    Steps steps;                     /* all, in order; backward ones last */
+    int64_t arena_bytes, live_bytes; /* at the training dims: planned, and the bound */
+    int peak_step;
 } Routine;
 
 typedef struct {
-    Program    *program;
+    Program *program;
     VEC(Kernel *) kernels;
-    Routine    *train, *eval, *count, *output;  /* NULL where the program has none              */
+    Routine *train, *eval, *count, *output; /* NULL where the program has none */
 } KernelProgram;
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* fuse.c: graph -> steps over buffers. with fuse = false every op is a kernel of its own. */
-Routine    *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse);
+Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse);
 /* order.c: numbers and positions; first and last use of each buffer; the schedule. */
-void        pass_order(KernelProgram *kp, Routine *r);
+void pass_order(KernelProgram *kp, Routine *r);
 /* plan.c: offsets at the training dims, formulas for all dims. reuse = false: no sharing. */
-void        pass_plan(KernelProgram *kp, Routine *r, bool reuse);
+void pass_plan(KernelProgram *kp, Routine *r, bool reuse);
 /* judge.c: NULL, or why the plan is wrong: two live buffers overlap, a read before any write. */
 const char *plan_judge(KernelProgram *kp, Routine *r);
-Kernel     *kernel_copy(Arena *a, const Kernel *k);
+Kernel *kernel_copy(Arena *a, const Kernel *k);
 /* kernel.c: the kernel of the program that equals k, or a copy of k as a new one */
-Kernel     *kernel_intern(KernelProgram *kp, const Kernel *k);
+Kernel *kernel_intern(KernelProgram *kp, const Kernel *k);
 /* kernel.c: text of --dump-after and of --emit=plan */
-void        kernel_print(Text *t, const KernelProgram *kp, const Routine *r);
-void        plan_print(Text *t, const KernelProgram *kp, const Routine *r);
+void kernel_print(Text *t, const KernelProgram *kp, const Routine *r);
+void plan_print(Text *t, const KernelProgram *kp, const Routine *r);
 
 #endif

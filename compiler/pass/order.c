@@ -17,7 +17,7 @@ enum { NEVER = -1 };
 typedef struct {
     Context *cx;
     Routine *r;
-    int      position, number;
+    int position, number;
 } Order;
 
 /* Does the kernel read argument a before it writes it? Adding reads. */
@@ -43,7 +43,7 @@ static void number_steps(Order *o, Steps *steps, int depth)
         s->position = o->position++;
         if (s->kernel == NULL) {
             number_steps(o, &s->body, depth + 1);
-            o->position++;              /* the end of the loop is a moment of its own */
+            o->position++; /* the end of the loop is a moment of its own */
         } else {
             s->number = ++o->number;
         }
@@ -85,7 +85,10 @@ static int loop_end(const Step *loop)
 
 /* ---- lives ---------------------------------------------------------------------------------- */
 
-typedef struct { int first, last; bool seen, read_first, strided, outside; } Use;
+typedef struct {
+    int first, last;
+    bool seen, read_first, strided, outside;
+} Use;
 
 /* What a list of steps does to buffer b: where it starts and ends to need it. */
 static Use use_in(const Steps *steps, const Buffer *b, int depth)
@@ -93,7 +96,7 @@ static Use use_in(const Steps *steps, const Buffer *b, int depth)
     Use u = { NEVER, NEVER, false, false, false, false };
     for (int i = 0; i < steps->len; i++) {
         const Step *s = steps->at[i];
-        Use         v = { NEVER, NEVER, false, false, false, false };
+        Use v = { NEVER, NEVER, false, false, false, false };
         if (s->kernel == NULL) {
             v = use_in(&s->body, b, depth + 1);
             /* carried or with a slot per iteration: needed in all of the loop */
@@ -156,14 +159,14 @@ static int likeness(const Node *f, const Node *n)
     return around ? 1 : 0;
 }
 
-enum { FUSED_DEPTH = 3 };               /* product, view, bias: what a call may stand for */
+enum { FUSED_DEPTH = 3 }; /* product, view, bias: what a call may stand for */
 
 /* How surely a step computes n: its main node, what a call took in, what a kernel computes. */
 static int step_likeness(const Step *s, const Node *n)
 {
     const Kernel *k = s->kernel;
-    int           like = likeness(s->node, n);
-    const Node   *inner = k->kind == KERNEL_MAP ? NULL : s->node;
+    int like = likeness(s->node, n);
+    const Node *inner = k->kind == KERNEL_MAP ? NULL : s->node;
     for (int d = 0; d < FUSED_DEPTH && inner != NULL && inner->n_in > 0; d++) {
         inner = inner->in[0];
         const int other = likeness(inner, n);
@@ -197,12 +200,12 @@ static void find_forward(const Steps *steps, const Node *n, const Step **found, 
 static int step_undone(Order *o, const Step *s)
 {
     const Kernel *k = s->kernel;
-    int          *votes = NEW_ARRAY(o->cx->scratch, int, o->number + 1);
-    int           best = 0, doubtful = 0;
+    int *votes = NEW_ARRAY(o->cx->scratch, int, o->number + 1);
+    int best = 0, doubtful = 0;
     for (int v = -1; v < k->values.len; v++) {
         const Node *n = v < 0 ? s->node : k->values.at[v].node;
         const Step *f = NULL;
-        int         sure = 0;
+        int sure = 0;
         if (n == NULL || n->undoes == NULL)
             continue;
         find_forward(&o->r->steps, n->undoes, &f, &sure);
@@ -246,7 +249,7 @@ void pass_order(KernelProgram *kp, Routine *r)
     split_passes(&r->steps);
     number_steps(&o, &r->steps, 0);
     for (int i = 0; i < r->buffers.len; i++) {
-        Buffer   *b = r->buffers.at[i];
+        Buffer *b = r->buffers.at[i];
         const Use u = use_in(&r->steps, b, 0);
         b->first = u.first;
         b->last = u.last;

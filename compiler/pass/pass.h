@@ -17,10 +17,10 @@ Graph *pass_expand(Graph *g, bool all);
 /* simplify.c + rules.def: rewrite rules, constant folding, views merged (reshape of reshape,
    transpose pairs, slice of concat, sum of disjoint pads -> concat), dead code. */
 Graph *pass_simplify(Graph *g);
-Graph *pass_simplify_fast(Graph *g);            /* the rules marked FAST too                     */
+Graph *pass_simplify_fast(Graph *g); /* the rules marked FAST too */
 /* gradcc --check-rules: both sides of every rule on random and special values. Prints a line per
    rule that fails and the count; true if all hold. */
-bool   simplify_check_rules(Context *cx, FILE *out);
+bool simplify_check_rules(Context *cx, FILE *out);
 
 /* grad.c: reverse mode. Adds SINK_GRAD contributions for every parameter that the SINK_SUM of
    slots with weight != 0 reaches; the adjoint of slot k's sum is SEED(k). Nodes it makes have

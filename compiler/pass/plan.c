@@ -18,20 +18,20 @@
 enum { ALIGN = 64, UNSET_DIM = 16 };
 
 typedef struct {
-    Buffer *root;                       /* stands for all that share its place */
-    int     first, last;
+    Buffer *root; /* stands for all that share its place */
+    int first, last;
     int64_t bytes, offset;
-    bool    placed;
+    bool placed;
 } Place;
 
 typedef struct {
     Context *cx;
-    Dims    *dims;
+    Dims *dims;
     Routine *r;
-    int64_t *values;                    /* of the symbols, at the training dims */
-    Place   *places;                    /* one per root */
-    int      n_places;
-    int     *place_of;                  /* buffer id -> place, -1 = none */
+    int64_t *values; /* of the symbols, at the training dims */
+    Place *places;   /* one per root */
+    int n_places;
+    int *place_of; /* buffer id -> place, -1 = none */
 } Plan;
 
 /* ---- in place -------------------------------------------------------------------------------- */
@@ -60,8 +60,8 @@ static bool same_element(const Kernel *k, const Access *a, const Access *b)
 static bool kernel_overwrites(const Kernel *k, int in, int out)
 {
     const Effect *store = NULL;
-    if (k->kind != KERNEL_MAP || k->args.at[in].written || k->args.at[out].read ||
-        k->args.at[in].dtype != k->args.at[out].dtype)
+    if (k->kind != KERNEL_MAP || k->args.at[in].written || k->args.at[out].read
+        || k->args.at[in].dtype != k->args.at[out].dtype)
         return false;
     for (int i = 0; i < k->effects.len; i++) {
         const Effect *e = &k->effects.at[i];
@@ -82,7 +82,7 @@ static bool kernel_overwrites(const Kernel *k, int in, int out)
         if (!same_element(k, &v->access, &store->access))
             return false;
     }
-    for (int i = 0; i < k->effects.len; i++)    /* a later phase may compute a load again */
+    for (int i = 0; i < k->effects.len; i++) /* a later phase may compute a load again */
         if (k->effects.at[i].phase > store->phase)
             return false;
     return store->phase == k->n_phases - 1;
@@ -118,16 +118,16 @@ static void find_in_place(Plan *p, const Steps *steps, bool *taken)
         Kernel *k = s->kernel;
         for (int out = 0; out < k->args.len; out++) {
             Buffer *y = s->operands[out].buffer;
-            if (!k->args.at[out].written || y->kind != BUF_ARENA || y->over != NULL ||
-                y->first != s->position || !one_use(s, y) || !plain(&s->operands[out]))
+            if (!k->args.at[out].written || y->kind != BUF_ARENA || y->over != NULL
+                || y->first != s->position || !one_use(s, y) || !plain(&s->operands[out]))
                 continue;
             for (int in = 0; in < k->args.len; in++) {
                 Buffer *x = s->operands[in].buffer;
-                if (in == out || x->kind != BUF_ARENA || taken[x->id] || x->last != s->position ||
-                    x->first == x->last || !one_use(s, x) || !plain(&s->operands[in]) ||
-                    x->dtype != y->dtype ||
-                    !dim_same(type_elems(p->dims, x->type), type_elems(p->dims, y->type)) ||
-                    !kernel_overwrites(k, in, out))
+                if (in == out || x->kind != BUF_ARENA || taken[x->id] || x->last != s->position
+                    || x->first == x->last || !one_use(s, x) || !plain(&s->operands[in])
+                    || x->dtype != y->dtype
+                    || !dim_same(type_elems(p->dims, x->type), type_elems(p->dims, y->type))
+                    || !kernel_overwrites(k, in, out))
                     continue;
                 y->over = x;
                 taken[x->id] = true;
@@ -154,13 +154,13 @@ static bool together(const Place *a, const Place *b)
 
 static int64_t place_all(Plan *p, Place *const *order)
 {
-    int64_t  top = 0;
-    Place  **low = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);   /* placed, by offset */
-    int      n_low = 0;
+    int64_t top = 0;
+    Place **low = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1); /* placed, by offset */
+    int n_low = 0;
     for (int i = 0; i < p->n_places; i++) {
-        Place  *x = order[i];
+        Place *x = order[i];
         int64_t at = 0;
-        for (int j = 0; j < n_low; j++) {       /* the lowest gap */
+        for (int j = 0; j < n_low; j++) { /* the lowest gap */
             const Place *y = low[j];
             if (!together(x, y) || y->offset + y->bytes <= at)
                 continue;
@@ -216,10 +216,10 @@ typedef int (*Compare)(const void *, const void *);
 static void choose_placement(Plan *p)
 {
     static const Compare compare[] = { by_size, by_area, by_life, by_first };
-    Place  **order = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);
-    int64_t  best = 0;
-    int      best_order = 0;
-    for (int pass = 0; pass <= 4; pass++) {     /* the last one repeats the best */
+    Place **order = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);
+    int64_t best = 0;
+    int best_order = 0;
+    for (int pass = 0; pass <= 4; pass++) { /* the last one repeats the best */
         const int k = pass < 4 ? pass : best_order;
         for (int i = 0; i < p->n_places; i++)
             order[i] = &p->places[i];
@@ -244,15 +244,15 @@ static int by_offset(const void *a, const void *b)
 static void link_below(Plan *p)
 {
     const int n = p->n_places;
-    Place   **order = NEW_ARRAY(p->cx->scratch, Place *, n + 1);
-    bool     *under = NEW_ARRAY(p->cx->scratch, bool, (size_t)n * (size_t)n + 1);   /* y under x */
+    Place **order = NEW_ARRAY(p->cx->scratch, Place *, n + 1);
+    bool *under = NEW_ARRAY(p->cx->scratch, bool, (size_t)n *(size_t)n + 1); /* y under x */
     for (int i = 0; i < n; i++)
         order[i] = &p->places[i];
     qsort(order, (size_t)n, sizeof *order, by_offset);
     for (int i = 0; i < n; i++) {
-        Place  *x = order[i];
+        Place *x = order[i];
         int64_t offset = 0;
-        for (int j = i - 1; j >= 0; j--) {      /* nearest first, so that they imply the others */
+        for (int j = i - 1; j >= 0; j--) { /* nearest first, so that they imply the others */
             const Place *y = order[j];
             if (!together(x, y) || x->bytes == 0 || y->bytes == 0 || under[i * n + j])
                 continue;
@@ -292,7 +292,7 @@ static void make_places(Plan *p)
         if (b->kind != BUF_ARENA || b->first < 0)
             continue;
         const int64_t elems = dim_eval(type_elems(p->dims, b->type), p->values);
-        if (elems < 0 || elems > (int64_t)1 << 48) {      /* so that no sum of them overflows */
+        if (elems < 0 || elems > (int64_t)1 << 48) { /* so that no sum of them overflows */
             Diag *d = diag_error(p->cx, b->node != NULL ? b->node->span : (Span){ 0, 0, 0 },
                                  "the size of %s overflows at the training dims", b->name);
             diag_hint(d, "its type is %s", type_text(p->cx, b->type));
@@ -305,8 +305,8 @@ static void make_places(Plan *p)
             p->place_of[i] = p->n_places++;
         }
     }
-    for (int i = 0; i < r->buffers.len; i++) {  /* lives of those in place */
-        Buffer   *b = r->buffers.at[i];
+    for (int i = 0; i < r->buffers.len; i++) { /* lives of those in place */
+        Buffer *b = r->buffers.at[i];
         const int at = b->over != NULL ? p->place_of[root_of(b)->id] : -1;
         if (at < 0)
             continue;
@@ -326,9 +326,9 @@ static void measure(Plan *p)
         if (b->kind == BUF_ARENA && b->offset + b->bytes > r->arena_bytes)
             r->arena_bytes = b->offset + b->bytes;
     }
-    for (int i = 0; i < p->n_places; i++) {     /* live bytes change only where a life starts */
+    for (int i = 0; i < p->n_places; i++) { /* live bytes change only where a life starts */
         const int at = p->places[i].first;
-        int64_t   live = 0;
+        int64_t live = 0;
         for (int j = 0; j < p->n_places; j++)
             if (p->places[j].first <= at && p->places[j].last >= at)
                 live += p->places[j].bytes;
@@ -342,15 +342,15 @@ static void measure(Plan *p)
 void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
 {
     Program *program = kp->program;
-    Plan     p = { .cx = program->cx, .dims = program->dims, .r = r };
+    Plan p = { .cx = program->cx, .dims = program->dims, .r = r };
     training_dims(&p);
     if (reuse)
         find_in_place(&p, &r->steps, NEW_ARRAY(p.cx->scratch, bool, r->buffers.len + 1));
     make_places(&p);
-    if (!reuse)                                 /* everything lives for ever: no place is shared */
+    if (!reuse) /* everything lives for ever: no place is shared */
         for (int i = 0; i < p.n_places; i++) {
             p.places[i].first = 0;
-            p.places[i].last = INT32_MAX - 1;     /* so that a life has a length */
+            p.places[i].last = INT32_MAX - 1; /* so that a life has a length */
         }
     choose_placement(&p);
     link_below(&p);

@@ -107,14 +107,14 @@ static Node *step_point(Simplify *s, Graph *g, Node *n)
 static Node *step(Simplify *s, Graph *g, Node *n)
 {
     switch (op_row(n->op)->class) {
-    case CLASS_POINT:    return step_point(s, g, n);
-    case CLASS_LEAF:     return fold_dim(g, n);
-    case CLASS_MOVE:     return simplify_view(s, g, n);
-    case CLASS_INDEX:    return n->op == OP_GATHER ? simplify_gather(s, g, n) : NULL;
-    case CLASS_REDUCE:   return simplify_reduce(s, g, n);
+    case CLASS_POINT: return step_point(s, g, n);
+    case CLASS_LEAF: return fold_dim(g, n);
+    case CLASS_MOVE: return simplify_view(s, g, n);
+    case CLASS_INDEX: return n->op == OP_GATHER ? simplify_gather(s, g, n) : NULL;
+    case CLASS_REDUCE: return simplify_reduce(s, g, n);
     case CLASS_CONTRACT: return simplify_matmul(s, g, n);
-    case CLASS_STRUCT:   return n->op == OP_RESULT ? simplify_result(n) : NULL;
-    default:             return NULL;
+    case CLASS_STRUCT: return n->op == OP_RESULT ? simplify_result(n) : NULL;
+    default: return NULL;
     }
 }
 
@@ -131,7 +131,7 @@ static void keep_provenance(Graph *g, int first, const Node *n, Node *to)
         ir_named(to, n->name);
         if (to->op != OP_RESHAPE && to->op != OP_TRANSPOSE && to->op != OP_BROADCAST)
             break;
-        to = to->in[0];                         /* a view shares its name with what it shows */
+        to = to->in[0]; /* a view shares its name with what it shows */
     }
 }
 
@@ -183,12 +183,6 @@ static Graph *simplify_graph(Graph *g, bool fast)
     return graph_rewrite(g, NULL, NULL);
 }
 
-Graph *pass_simplify(Graph *g)
-{
-    return simplify_graph(g, false);
-}
+Graph *pass_simplify(Graph *g) { return simplify_graph(g, false); }
 
-Graph *pass_simplify_fast(Graph *g)
-{
-    return simplify_graph(g, true);
-}
+Graph *pass_simplify_fast(Graph *g) { return simplify_graph(g, true); }

@@ -17,17 +17,25 @@ typedef enum { PAT_OP, PAT_NAME, PAT_NUMBER } PatternKind;
 typedef struct Pattern Pattern;
 struct Pattern {
     PatternKind kind;
-    Op          op;             /* PAT_OP                                                        */
-    int         n_in;
-    Pattern    *in[3];
-    char        name;           /* PAT_NAME: x y z anything, c d truth, k l constant             */
-    double      number;         /* PAT_NUMBER                                                    */
+    Op op; /* PAT_OP */
+    int n_in;
+    Pattern *in[3];
+    char name;     /* PAT_NAME: x y z anything, c d truth, k l constant */
+    double number; /* PAT_NUMBER */
 };
 
-typedef struct { Pattern *from, *to; const char *from_text, *to_text; RuleKind kind; } Rule;
+typedef struct {
+    Pattern *from, *to;
+    const char *from_text, *to_text;
+    RuleKind kind;
+} Rule;
 
 /* All rows, and which of them begin with an op (numbers of rules, in order, ended by -1). */
-typedef struct { Rule *rule; int n; int *by_op[OP_COUNT]; } Rules;
+typedef struct {
+    Rule *rule;
+    int n;
+    int *by_op[OP_COUNT];
+} Rules;
 
 Rules *rules_read(Context *cx);
 
@@ -35,10 +43,10 @@ Rules *rules_read(Context *cx);
 
 typedef struct {
     Context *cx;
-    Rules   *rules;
-    bool     fast;              /* FAST rules too                                                */
-    int      depth;             /* of nested simplification, bounded                             */
-    bool     changed;           /* something was                                                 */
+    Rules *rules;
+    bool fast;    /* FAST rules too */
+    int depth;    /* of nested simplification, bounded */
+    bool changed; /* something was */
 } Simplify;
 
 /* The best known node with the value of n. */

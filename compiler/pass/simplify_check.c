@@ -16,9 +16,9 @@ enum { N_SPECIAL = 14, N_NAMES = 3, N_POINTS = N_SPECIAL * N_SPECIAL * N_SPECIAL
 typedef struct {
     Context *cx;
     Program *program;
-    const Dim *n;           /* of the arrays: N_POINTS                                           */
-    Tensor   value[8];      /* of x y z c d, then of k and l                                     */
-    int64_t  sizes[1];
+    const Dim *n;    /* of the arrays: N_POINTS */
+    Tensor value[8]; /* of x y z c d, then of k and l */
+    int64_t sizes[1];
 } Check;
 
 static const char names[] = "xyzcdkl";
@@ -26,8 +26,7 @@ static const char names[] = "xyzcdkl";
 static double special(int i)
 {
     static const double values[N_SPECIAL] = {
-        0.0, -0.0, 1, -1, 2, -0.5, 3.25, 1e-310, -1e-200, 1e200, -1.7e308,
-        INFINITY, -INFINITY, NAN,
+        0.0, -0.0, 1, -1, 2, -0.5, 3.25, 1e-310, -1e-200, 1e200, -1.7e308, INFINITY, -INFINITY, NAN,
     };
     return values[i];
 }
@@ -73,7 +72,8 @@ static Node *side(Check *c, Graph *g, const Pattern *p, DType t)
     const bool logic = p->op == OP_AND || p->op == OP_OR || p->op == OP_NOT;
     for (int i = 0; i < p->n_in; i++) {
         const DType of_in = (p->op == OP_WHERE && i == 0) || logic ? DT_BOOL
-                          : compares ? DT_F64 : t;
+                            : compares                             ? DT_F64
+                                                                   : t;
         in[i] = side(c, g, p->in[i], of_in);
     }
     return ir_node(g, p->op, p->n_in, in, NULL, nowhere);
@@ -117,7 +117,7 @@ static bool is_tame(const Check *c, int i)
 static bool check_rule(Check *c, const Rule *rule, FILE *out)
 {
     const bool truth = rule->from->op == OP_AND || rule->from->op == OP_OR
-                    || rule->from->op == OP_NOT;
+                       || rule->from->op == OP_NOT;
     const DType t = truth ? DT_BOOL : DT_F64;
     Graph *g = graph_new(c->program, "rule", NULL);
     ir_sink(g, SINK_RESULT, 0, side(c, g, rule->from, t));
@@ -131,8 +131,8 @@ static bool check_rule(Check *c, const Rule *rule, FILE *out)
         Text text = text_new(c->cx->scratch);
         bool seen[sizeof names] = { false };
         put_point(&text, c, rule->from, i, seen);
-        fprintf(out, "rule %s -> %s: %.17g against %.17g at%s\n", rule->from_text, rule->to_text,
-                a, b, text.at);
+        fprintf(out, "rule %s -> %s: %.17g against %.17g at%s\n", rule->from_text, rule->to_text, a,
+                b, text.at);
         return false;
     }
     return true;

@@ -17,10 +17,7 @@
  */
 #include "pass/simplify.h"
 
-static Dims *dims_of(const Graph *g)
-{
-    return g->program->dims;
-}
+static Dims *dims_of(const Graph *g) { return g->program->dims; }
 
 /* ---- pointwise ------------------------------------------------------------------------------ */
 
@@ -118,9 +115,8 @@ Node *simplify_point_of_units(Simplify *s, Graph *g, Node *n)
     }
     if (!like || n->n_in > 3 || !n->type->rank)
         return NULL;
-    Node *made = n->op == OP_CAST
-               ? simplify_node(s, g, ir_cast(g, in[0], n->type->dtype, n->span))
-               : simplify_again(s, g, n, in);
+    Node *made = n->op == OP_CAST ? simplify_node(s, g, ir_cast(g, in[0], n->type->dtype, n->span))
+                                  : simplify_again(s, g, n, in);
     return simplify_node(s, g, ir_reshape(g, made, n->type->rank, n->type->dim, n->span));
 }
 

@@ -15,7 +15,10 @@
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-typedef struct { Context *cx; const char *row, *at; } Reader;
+typedef struct {
+    Context *cx;
+    const char *row, *at;
+} Reader;
 
 static Pattern *read_pattern(Reader *r);
 
@@ -26,7 +29,7 @@ static Pattern *read_op(Reader *r, const char *word, size_t len)
     if (p->op == OP_COUNT)
         bug("rules.def: no op is called %.*s in %s", (int)len, word, r->row);
     do {
-        r->at++;                                        /* ( or , */
+        r->at++; /* ( or , */
         if (p->n_in == 3)
             bug("rules.def: too many operands in %s", r->row);
         p->in[p->n_in++] = read_pattern(r);
@@ -76,7 +79,10 @@ static Pattern *read_side(Context *cx, const char *text)
 Rules *rules_read(Context *cx)
 {
     enum { EXACT = RULE_EXACT, SIGN = RULE_SIGN, NEAR = RULE_NEAR, FAST = RULE_FAST };
-    static const struct { const char *from, *to; int kind; } rows[] = {
+    static const struct {
+        const char *from, *to;
+        int kind;
+    } rows[] = {
 #define RULE(from, to, kind) { from, to, kind },
 #include "pass/rules.def"
 #undef RULE
@@ -106,12 +112,14 @@ Rules *rules_read(Context *cx)
 /* ---- matching ------------------------------------------------------------------------------- */
 
 enum { N_NAMES = 128 };
-typedef struct { Node *node[N_NAMES]; } Binding;
+typedef struct {
+    Node *node[N_NAMES];
+} Binding;
 
 static bool commutes(Op op)
 {
     return op == OP_ADD || op == OP_MUL || op == OP_AND || op == OP_OR || op == OP_EQ
-        || op == OP_NE;
+           || op == OP_NE;
 }
 
 static bool match_name(char name, Node *n, Binding *b)

@@ -16,10 +16,7 @@
 
 #include <string.h>
 
-static Dims *dims_of(const Graph *g)
-{
-    return g->program->dims;
-}
+static Dims *dims_of(const Graph *g) { return g->program->dims; }
 
 static bool is_zero(const Dim *d)
 {
@@ -102,7 +99,7 @@ static Node *view_broadcast(Graph *g, Node *n)
 static bool covers(const Node *slice, int axis)
 {
     return is_zero(slice->attr.lo[axis])
-        && dim_same(slice->type->dim[axis], slice->in[0]->type->dim[axis]);
+           && dim_same(slice->type->dim[axis], slice->in[0]->type->dim[axis]);
 }
 
 static Node *slice_of_slice(Graph *g, Node *n)
@@ -188,11 +185,11 @@ static Node *view_slice(Simplify *s, Graph *g, Node *n)
     if (all)
         return n->in[0];
     switch (n->in[0]->op) {
-    case OP_SLICE:     return slice_of_slice(g, n);
-    case OP_PAD:       return slice_of_pad(g, n);
-    case OP_CONCAT:    return slice_of_concat(s, g, n);
+    case OP_SLICE: return slice_of_slice(g, n);
+    case OP_PAD: return slice_of_pad(g, n);
+    case OP_CONCAT: return slice_of_concat(s, g, n);
     case OP_BROADCAST: return slice_of_broadcast(s, g, n);
-    default:           return NULL;
+    default: return NULL;
     }
 }
 
@@ -255,7 +252,7 @@ static Node *view_concat(Simplify *s, Graph *g, Node *n)
     if (part.len == 1)
         return part.at[0];
     const bool same = part.len == n->n_in
-                   && !memcmp(part.at, n->in, sizeof(Node *) * (size_t)part.len);
+                      && !memcmp(part.at, n->in, sizeof(Node *) * (size_t)part.len);
     return same ? NULL : ir_concat(g, part.len, part.at, axis, n->span);
 }
 
@@ -304,12 +301,12 @@ Node *simplify_gather(Simplify *s, Graph *g, Node *n)
 Node *simplify_view(Simplify *s, Graph *g, Node *n)
 {
     switch (n->op) {
-    case OP_RESHAPE:   return view_reshape(g, n);
+    case OP_RESHAPE: return view_reshape(g, n);
     case OP_TRANSPOSE: return view_transpose(s, g, n);
     case OP_BROADCAST: return view_broadcast(g, n);
-    case OP_SLICE:     return view_slice(s, g, n);
-    case OP_PAD:       return view_pad(g, n);
-    case OP_CONCAT:    return view_concat(s, g, n);
-    default:           return NULL;
+    case OP_SLICE: return view_slice(s, g, n);
+    case OP_PAD: return view_pad(g, n);
+    case OP_CONCAT: return view_concat(s, g, n);
+    default: return NULL;
     }
 }

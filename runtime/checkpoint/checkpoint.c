@@ -54,7 +54,7 @@ static int sync_directory(const char *path)
     const int failed = rt_fsync(fd), error = errno;
     (void)rt_io.close(fd);
     errno = error;
-    return failed && error != EINVAL ? -1 : 0;  /* some file systems cannot sync a directory     */
+    return failed && error != EINVAL ? -1 : 0; /* some file systems cannot sync a directory */
 }
 
 static void metadata_text(CkText *t, const RtModel *m, const RtCheckpoint *c)
@@ -69,13 +69,13 @@ static void metadata_text(CkText *t, const RtModel *m, const RtCheckpoint *c)
 }
 
 typedef struct {
-    const char         *dir;
-    const RtModel      *m;
+    const char *dir;
+    const RtModel *m;
     const RtCheckpoint *c;
-    CkList              params, state;
-    CkText              metadata, manifest;
-    const char         *at;                     /* what failed, for the message                  */
-    bool                named;                  /* the checkpoint has its name                   */
+    CkList params, state;
+    CkText metadata, manifest;
+    const char *at; /* what failed, for the message */
+    bool named;     /* the checkpoint has its name */
 } Save;
 
 /* The files of the temporary directory; 0, or -1 with errno and s->at. */
@@ -150,14 +150,14 @@ static bool save_has_room(const char *dir, uint64_t bytes)
 {
     struct statvfs fs;
     if (statvfs(dir, &fs) != 0)
-        return true;                            /* writing will tell                              */
+        return true; /* writing will tell */
     const double room = (double)fs.f_bavail * (double)fs.f_frsize;
     if (room >= (double)bytes)
         return true;
     char need[RT_BYTES_TEXT], left[RT_BYTES_TEXT];
     rt_warn("%s: no checkpoint was saved: it takes %s, the disk has %s free; training goes on, "
-            "the last checkpoint is intact", dir, rt_bytes((double)bytes, need),
-            rt_bytes(room, left));
+            "the last checkpoint is intact",
+            dir, rt_bytes((double)bytes, need), rt_bytes(room, left));
     return false;
 }
 
@@ -172,12 +172,14 @@ static int save_run(Save *s)
         failed = save_files(s, tmp.text) || save_publish(s, tmp.text, final.text) ? -1 : 0;
     if (failed && s->named) {
         rt_warn("%s: the checkpoint was saved, but a power cut may lose it: %s: %s; training goes "
-                "on", final.text, s->dir, strerror(errno));
+                "on",
+                final.text, s->dir, strerror(errno));
     } else if (failed) {
         const int error = errno;
         (void)ck_remove_directory(tmp.text);
         rt_warn("%s: no checkpoint was saved: %s: %s; training goes on, the last checkpoint is "
-                "intact", final.text, s->at, strerror(error));
+                "intact",
+                final.text, s->at, strerror(error));
     }
     return failed;
 }

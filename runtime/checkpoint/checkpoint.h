@@ -11,12 +11,18 @@ enum { CK_PATH = 4096, CK_TEXT = 4096, CK_HASH_TEXT = 33 };
 
 /* A text that grows; after a failed allocation it stays empty and failed. Saving must not end the
    program, so rt_alloc is not used here. */
-typedef struct { char *at; size_t len, cap; bool failed; } CkText;
+typedef struct {
+    char *at;
+    size_t len, cap;
+    bool failed;
+} CkText;
 
 __attribute__((format(printf, 2, 3))) void ck_add(CkText *t, const char *fmt, ...);
-void ck_add_string(CkText *t, const char *s);               /* as a JSON string                  */
+void ck_add_string(CkText *t, const char *s); /* as a JSON string */
 
-typedef struct { char text[CK_TEXT]; } CkProblem;           /* what is wrong with a file         */
+typedef struct {
+    char text[CK_TEXT];
+} CkProblem; /* what is wrong with a file */
 
 /* Always false, so that a check reads: return ck_wrong(..). */
 __attribute__((format(printf, 2, 3))) bool ck_wrong(CkProblem *p, const char *fmt, ...);
@@ -24,15 +30,19 @@ __attribute__((format(printf, 2, 3))) bool ck_wrong(CkProblem *p, const char *fm
 /* The whole file, without ending the program. */
 bool ck_read(const char *path, size_t limit, CkText *text, CkProblem *problem);
 
-typedef struct {                                /* a tensor to be saved, or wanted               */
-    char        *name;
-    int          rank;
-    ptrdiff_t    shape[RT_MAX_RANK];
-    void        *at;
-    size_t       bytes;
+typedef struct { /* a tensor to be saved, or wanted */
+    char *name;
+    int rank;
+    ptrdiff_t shape[RT_MAX_RANK];
+    void *at;
+    size_t bytes;
 } CkTensor;
 
-typedef struct { CkTensor *tensor; ptrdiff_t n; const char *dtype; } CkList;    /* sorted by name */
+typedef struct {
+    CkTensor *tensor;
+    ptrdiff_t n;
+    const char *dtype;
+} CkList; /* sorted by name */
 
 /* ---- directory.c ----------------------------------------------------------------------------- */
 
@@ -40,14 +50,23 @@ typedef struct { CkTensor *tensor; ptrdiff_t n; const char *dtype; } CkList;    
 #define CK_STATE_FILE    "optimizer.safetensors"
 #define CK_MANIFEST_FILE "manifest.json"
 
-typedef struct { char text[CK_PATH]; } CkPath;
+typedef struct {
+    char text[CK_PATH];
+} CkPath;
 __attribute__((format(printf, 1, 2))) CkPath ck_path(const char *fmt, ...);
 
-typedef struct { int64_t step; bool replaced; char name[64]; } CkFound;
-typedef struct { CkFound *at; int n; } CkFoundList;         /* n < 0: not read, errno says why  */
-CkFoundList ck_found_list(const char *dir);     /* complete checkpoints, newest first            */
-bool ck_missing(int error);                     /* nothing is there: no failure              */
-int  ck_remove_directory(const char *path);     /* with its files; 0, or -1 with errno           */
+typedef struct {
+    int64_t step;
+    bool replaced;
+    char name[64];
+} CkFound;
+typedef struct {
+    CkFound *at;
+    int n;
+} CkFoundList;                              /* n < 0: not read, errno says why */
+CkFoundList ck_found_list(const char *dir); /* complete checkpoints, newest first */
+bool ck_missing(int error);                 /* nothing is there: no failure */
+int ck_remove_directory(const char *path);  /* with its files; 0, or -1 with errno */
 
 /* The tensors of the model: with p the parameters, without it their state. false: no memory. */
 bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *state, int n_state);
@@ -55,29 +74,29 @@ void ck_list_free(CkList *list);
 
 /* ---- safetensors.c --------------------------------------------------------------------------- */
 
-typedef struct {                                /* a tensor that a file has                      */
-    const char  *name;
-    const char  *dtype;
-    int          rank;                          /* -1: more than RT_MAX_RANK                     */
-    ptrdiff_t    shape[RT_MAX_RANK];
-    uint64_t     begin, end;
-    void        *to;                            /* where st_read puts it; NULL = nowhere         */
+typedef struct { /* a tensor that a file has */
+    const char *name;
+    const char *dtype;
+    int rank; /* -1: more than RT_MAX_RANK */
+    ptrdiff_t shape[RT_MAX_RANK];
+    uint64_t begin, end;
+    void *to; /* where st_read puts it; NULL = nowhere */
 } StTensor;
 
 typedef struct {
-    const char  *path;
-    int          fd;
-    uint64_t     bytes;
-    StTensor    *tensor;                        /* by offset                                     */
-    ptrdiff_t    n;
-    void        *json;                          /* keeps the names                               */
+    const char *path;
+    int fd;
+    uint64_t bytes;
+    StTensor *tensor; /* by offset */
+    ptrdiff_t n;
+    void *json; /* keeps the names */
     XXH3_state_t *hash;
 } StFile;
 
 /* Writes the tensors; hash: 32 hex digits of XXH3-128 over the file. 0, or -1 with errno. */
 int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
              char hash[CK_HASH_TEXT]);
-uint64_t st_size(const CkList *list);           /* bytes of data, for the check of disk space    */
+uint64_t st_size(const CkList *list); /* bytes of data, for the check of disk space */
 /* Opens a file and checks its header. */
 bool st_open(StFile *f, const char *path, CkProblem *problem);
 /* Reads all tensors to where .to says and gives the hash of the whole file. */
@@ -86,20 +105,24 @@ void st_close(StFile *f);
 
 /* ---- manifest.c ------------------------------------------------------------------------------ */
 
-typedef struct { char name[64]; uint64_t bytes; char hash[CK_HASH_TEXT]; } CkFile;
+typedef struct {
+    char name[64];
+    uint64_t bytes;
+    char hash[CK_HASH_TEXT];
+} CkFile;
 
 enum { CK_FILES = 4 };
 
 typedef struct {
-    CkFile   file[CK_FILES];
-    int      n_files;
+    CkFile file[CK_FILES];
+    int n_files;
     uint32_t source_crc;
-    char     source[256];
-    RtCheckpoint c;                             /* vocab, config: allocated, or NULL             */
+    char source[256];
+    RtCheckpoint c; /* vocab, config: allocated, or NULL */
 } CkManifest;
 
 bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkManifest *manifest);
 bool manifest_read(const char *path, CkManifest *manifest, CkProblem *problem);
-const CkFile *manifest_file(const CkManifest *manifest, const char *name);     /* or NULL       */
+const CkFile *manifest_file(const CkManifest *manifest, const char *name); /* or NULL */
 
 #endif

@@ -33,8 +33,8 @@ CkPath ck_path(const char *fmt, ...)
 static bool found_parse(const char *name, CkFound *found)
 {
     char *end;
-    if (strncmp(name, "step-", 5) != 0 || strlen(name) >= sizeof found->name
-        || name[5] < '0' || name[5] > '9')
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) >= sizeof found->name || name[5] < '0'
+        || name[5] > '9')
         return false;
     found->step = strtoll(name + 5, &end, 10);
     found->replaced = strcmp(end, ".replaced") == 0;
@@ -48,10 +48,7 @@ static int newest_first(const void *a, const void *b)
     return x->step != y->step ? (x->step > y->step ? -1 : 1) : (int)x->replaced - (int)y->replaced;
 }
 
-bool ck_missing(int error)
-{
-    return error == ENOENT || error == ENOTDIR;
-}
+bool ck_missing(int error) { return error == ENOENT || error == ENOTDIR; }
 
 /* false: out of memory. */
 static bool found_add(CkFoundList *list, int *cap, const CkFound *found)
@@ -139,12 +136,11 @@ void rt_checkpoint_clean(const char *dir, const char *loaded)
         const char *dot = strncmp(e->d_name, "step-", 5) == 0 ? strchr(e->d_name, '.') : NULL;
         const CkPath path = ck_path("%s/%s", dir, e->d_name);
         const CkPath whole = ck_path("%s/%.*s/%s", dir, dot ? (int)(dot - e->d_name) : 0, e->d_name,
-                                   CK_MANIFEST_FILE);
+                                     CK_MANIFEST_FILE);
         const bool replaced = dot && strcmp(dot, ".replaced") == 0;
         const bool deleting = dot && strstr(dot, ".deleting");
         if (!dot || !(strncmp(dot, ".tmp-", 5) == 0 || deleting || replaced)
-            || (replaced && access(whole.text, F_OK) != 0)
-            || (own && strcmp(e->d_name, own) == 0))
+            || (replaced && access(whole.text, F_OK) != 0) || (own && strcmp(e->d_name, own) == 0))
             continue;
         if (ck_remove_directory(path.text) == 0)
             fprintf(stderr, "note: removed %s, left over from an interrupted run\n", path.text);
@@ -212,4 +208,3 @@ bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *
         ck_list_free(list);
     return good;
 }
-

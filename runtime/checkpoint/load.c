@@ -9,28 +9,28 @@
 
 #include "checkpoint/checkpoint.h"
 
-enum { LISTED = 12 };                           /* names shown of each kind of difference         */
+enum { LISTED = 12 }; /* names shown of each kind of difference */
 
 typedef struct {
-    const char     *dir;
-    const RtModel  *m;
-    CkManifest      manifest;
-    CkList          want[2];                    /* parameters; optimizer state                    */
-    StFile          file[2];
-    int             n;                          /* files to read: 1 without the state             */
+    const char *dir;
+    const RtModel *m;
+    CkManifest manifest;
+    CkList want[2]; /* parameters; optimizer state */
+    StFile file[2];
+    int n; /* files to read: 1 without the state */
 } Load;
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
-typedef struct {                                /* of one kind, as text                          */
+typedef struct { /* of one kind, as text */
     const char *title;
-    char        text[3 * 1024];
-    size_t      len;
-    int         shown, count;
+    char text[3 * 1024];
+    size_t len;
+    int shown, count;
 } Differences;
 
-__attribute__((format(printf, 2, 3)))
-static void difference_add(Differences *d, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void difference_add(Differences *d, const char *fmt,
+                                                                 ...)
 {
     char line[RT_NAME_TEXT + 160];
     va_list args;
@@ -54,7 +54,7 @@ static void shape_text(int rank, const ptrdiff_t *shape, const char *dtype, char
 static bool same_shape(const StTensor *have, const CkTensor *want, const char *dtype)
 {
     return have->rank == want->rank && strcmp(have->dtype, dtype) == 0
-        && memcmp(have->shape, want->shape, (size_t)want->rank * sizeof *want->shape) == 0;
+           && memcmp(have->shape, want->shape, (size_t)want->rank * sizeof *want->shape) == 0;
 }
 
 static int have_by_name(const void *a, const void *b)
@@ -137,8 +137,8 @@ static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
     if (!st_open(&l->file[i], path, problem))
         return false;
     return l->file[i].bytes == file->bytes
-        || ck_wrong(problem, "%s: has %llu bytes, the manifest says %llu", path,
-                    (unsigned long long)l->file[i].bytes, (unsigned long long)file->bytes);
+           || ck_wrong(problem, "%s: has %llu bytes, the manifest says %llu", path,
+                       (unsigned long long)l->file[i].bytes, (unsigned long long)file->bytes);
 }
 
 /* All files of one directory; false: damaged. A whole one of another model ends the program. */
@@ -180,8 +180,8 @@ static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTe
     }
     if (good && state && l.manifest.source_crc != m->source_crc)
         rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program "
-                "was made from %s with %08x", dir, l.manifest.source, l.manifest.source_crc,
-                m->source, m->source_crc);
+                "was made from %s with %08x",
+                dir, l.manifest.source, l.manifest.source_crc, m->source, m->source_crc);
     return good;
 }
 
@@ -193,7 +193,7 @@ static bool is_checkpoint(const char *path)
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     return stat(ck_path("%s/%s", path, CK_MANIFEST_FILE).text, &st) == 0
-        || (strncmp(name, "step-", 5) == 0 && stat(path, &st) == 0);
+           || (strncmp(name, "step-", 5) == 0 && stat(path, &st) == 0);
 }
 
 const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,

@@ -173,7 +173,8 @@ static bool get_files(const char *path, json_t *files, CkManifest *manifest, CkP
     json_t *entry;
     if (!json_is_object(files))
         return ck_wrong(problem, "%s: it lists no files", path);
-    json_object_foreach(files, name, entry) {
+    json_object_foreach(files, name, entry)
+    {
         const char *hash = json_string_value(json_object_get(entry, "xxh3_128"));
         const json_t *bytes = json_object_get(entry, "bytes");
         if (!hash || strlen(hash) != CK_HASH_TEXT - 1 || !json_is_integer(bytes)
@@ -242,9 +243,9 @@ bool manifest_read(const char *path, CkManifest *manifest, CkProblem *problem)
         return false;
     json_error_t error;
     json_t *root = json_loadb(text.at, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    const bool good =
-        root ? manifest_parse(path, root, manifest, problem)
-             : ck_wrong(problem, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+    const bool good = root ? manifest_parse(path, root, manifest, problem)
+                           : ck_wrong(problem, "%s:%d:%d: %s", path, error.line, error.column,
+                                      error.text);
     json_decref(root);
     rt_free(text.at);
     return good;

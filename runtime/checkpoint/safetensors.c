@@ -14,9 +14,9 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
 enum {
-    HEADER_MAX  = 100000000,
-    DEPTH_MAX   = 8,
-    COMMAS_MAX  = 4000000,                      /* bounds the memory of the parsed header         */
+    HEADER_MAX = 100000000,
+    DEPTH_MAX = 8,
+    COMMAS_MAX = 4000000, /* bounds the memory of the parsed header */
     CHUNK_BYTES = 4 << 20,
 };
 
@@ -128,7 +128,10 @@ static bool header_scan(const StFile *f, const char *text, size_t n, CkProblem *
     return true;
 }
 
-static const struct { const char *name; unsigned bits; } dtypes[] = {
+static const struct {
+    const char *name;
+    unsigned bits;
+} dtypes[] = {
     { "BOOL", 8 },    { "F4", 4 },          { "F6_E2M3", 6 },     { "F6_E3M2", 6 },
     { "U8", 8 },      { "I8", 8 },          { "F8_E5M2", 8 },     { "F8_E4M3", 8 },
     { "F8_E8M0", 8 }, { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 },
@@ -199,10 +202,9 @@ static bool entry_read(const StFile *f, StTensor *t, const char *name, json_t *e
         return ck_wrong(problem, "%s: tensor %s: %llu bits are no whole number of bytes", f->path,
                         name, (unsigned long long)size);
     if (size / 8 != t->end - t->begin)
-        return ck_wrong(problem,
-                        "%s: tensor %s: dtype and shape take %llu bytes, its data have %llu",
-                        f->path, name, (unsigned long long)(size / 8),
-                        (unsigned long long)(t->end - t->begin));
+        return ck_wrong(
+            problem, "%s: tensor %s: dtype and shape take %llu bytes, its data have %llu", f->path,
+            name, (unsigned long long)(size / 8), (unsigned long long)(t->end - t->begin));
     if (json_object_size(entry) > 3)
         rt_warn("%s: tensor %s has keys besides dtype, shape and data_offsets; they are ignored",
                 f->path, name);
@@ -215,10 +217,8 @@ static bool metadata_check(const StFile *f, json_t *metadata, CkProblem *problem
     json_t *value;
     if (!json_is_object(metadata))
         return ck_wrong(problem, "%s: __metadata__ is no object", f->path);
-    json_object_foreach(metadata, key, value)
-        if (!json_is_string(value))
-            return ck_wrong(problem, "%s: __metadata__: the value of %s is no string", f->path,
-                            key);
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return ck_wrong(
+        problem, "%s: __metadata__: the value of %s is no string", f->path, key);
     return true;
 }
 
@@ -265,7 +265,8 @@ static bool header_parse(StFile *f, const char *text, size_t n, CkProblem *probl
         return ck_wrong(problem, "%s: out of memory: %zu tensors", f->path, json_object_size(root));
     const char *name;
     json_t *entry;
-    json_object_foreach(root, name, entry) {
+    json_object_foreach(root, name, entry)
+    {
         const bool metadata = strcmp(name, "__metadata__") == 0;
         if (metadata ? !metadata_check(f, entry, problem)
                      : !entry_read(f, &f->tensor[f->n], name, entry, problem))
@@ -316,8 +317,8 @@ static bool header_read(StFile *f, CkProblem *problem)
     if (!text)
         return ck_wrong(problem, "%s: out of memory: a header of %llu bytes", f->path,
                         (unsigned long long)n);
-    const bool good =
-        read_hashed(f, text, n, 8, problem) && header_parse(f, text, (size_t)n, problem);
+    const bool good = read_hashed(f, text, n, 8, problem)
+                      && header_parse(f, text, (size_t)n, problem);
     rt_free(text);
     return good;
 }

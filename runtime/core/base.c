@@ -45,7 +45,7 @@ static void *plain_alloc(size_t bytes)
 #ifdef MADV_HUGEPAGE
     const uintptr_t from = (at + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
     const uintptr_t to = (at + bytes) & ~(uintptr_t)(HUGE_PAGE - 1);
-    if (bytes >= 4 * (size_t)HUGE_PAGE && from < to)        /* fewer page faults; may be refused */
+    if (bytes >= 4 * (size_t)HUGE_PAGE && from < to) /* fewer page faults; may be refused */
         (void)madvise(base + (from - at), to - from, MADV_HUGEPAGE);
 #endif
     return base;
@@ -70,25 +70,35 @@ static int plain_unlink(const char *path) { return unlink(path); }
 static int plain_mkdir(const char *path, int mode) { return mkdir(path, (mode_t)mode); }
 
 RtMem rt_mem = { plain_alloc, plain_free };
-RtIo  rt_io  = { plain_open, plain_read, plain_write, plain_fsync, plain_close, plain_rename,
-                 plain_unlink, plain_mkdir };
+RtIo rt_io = { plain_open,  plain_read,   plain_write,  plain_fsync,
+               plain_close, plain_rename, plain_unlink, plain_mkdir };
 
 /* ---- faults on demand ----------------------------------------------------------------------- */
 
-typedef enum { CALL_OPEN, CALL_READ, CALL_WRITE, CALL_FSYNC, CALL_CLOSE, CALL_RENAME, CALL_UNLINK,
-               CALL_MKDIR, CALL_ANY, CALL_COUNT } Call;
+typedef enum {
+    CALL_OPEN,
+    CALL_READ,
+    CALL_WRITE,
+    CALL_FSYNC,
+    CALL_CLOSE,
+    CALL_RENAME,
+    CALL_UNLINK,
+    CALL_MKDIR,
+    CALL_ANY,
+    CALL_COUNT
+} Call;
 
-static const char *const call_names[CALL_COUNT] = { "open", "read", "write", "fsync", "close",
+static const char *const call_names[CALL_COUNT] = { "open",   "read",   "write", "fsync", "close",
                                                     "rename", "unlink", "mkdir", "any" };
 
 static struct {
-    long alloc_at, allocs;                      /* allocation that fails; made so far            */
-    bool alloc_on;                              /* and all later ones                            */
+    long alloc_at, allocs; /* allocation that fails; made so far */
+    bool alloc_on;         /* and all later ones */
     long at[CALL_COUNT], calls[CALL_COUNT];
     bool on[CALL_COUNT];
-    int  error[CALL_COUNT];
+    int error[CALL_COUNT];
     long kill_at;
-    bool cut, interrupt;                        /* io:short, io:eintr                            */
+    bool cut, interrupt; /* io:short, io:eintr */
     long interrupts;
 } fault;
 
@@ -97,14 +107,14 @@ static bool fault_due(long at, bool on, long now) { return at > 0 && (on ? now >
 static void *fault_alloc(size_t bytes)
 {
     long now;
-    #pragma omp atomic capture
+#pragma omp atomic capture
     now = ++fault.allocs;
     if (fault_due(fault.alloc_at, fault.alloc_on, now))
         return NULL;
     return plain_alloc(bytes);
 }
 
-static bool fault_io(Call call)                 /* true: fails, with errno                       */
+static bool fault_io(Call call) /* true: fails, with errno */
 {
     const long any = ++fault.calls[CALL_ANY], now = ++fault.calls[call];
     if (fault.kill_at > 0 && any == fault.kill_at)
@@ -143,7 +153,7 @@ static int fault_close(int fd)
 {
     if (!fault_io(CALL_CLOSE))
         return plain_close(fd);
-    const int error = errno;                    /* the descriptor is gone, as in a real failure  */
+    const int error = errno; /* the descriptor is gone, as in a real failure */
     (void)plain_close(fd);
     errno = error;
     return -1;
@@ -161,8 +171,11 @@ static int fault_mkdir(const char *path, int mode)
     return fault_io(CALL_MKDIR) ? -1 : plain_mkdir(path, mode);
 }
 
-static const struct { const char *name; int error; } fault_errors[] = {
-    { "ENOSPC", ENOSPC }, { "EIO", EIO }, { "EINTR", EINTR }, { "EACCES", EACCES },
+static const struct {
+    const char *name;
+    int error;
+} fault_errors[] = {
+    { "ENOSPC", ENOSPC }, { "EIO", EIO },       { "EINTR", EINTR }, { "EACCES", EACCES },
     { "ENOENT", ENOENT }, { "EDQUOT", EDQUOT }, { "EROFS", EROFS }, { "EMFILE", EMFILE },
 };
 
@@ -208,8 +221,10 @@ static void fault_parse_one(char *text)
         fault.at[call] = fault_parse_number(field[2], &fault.on[call]);
         fault.error[call] = fault_parse_error(field[3]);
     } else {
-        rt_fail(RT_EXIT_USAGE, "RT_FAULT: '%s' is none of alloc:N, io:CALL:N:ERRNO, io:short, "
-                "io:eintr, io:kill:N", field[0] ? field[0] : "");
+        rt_fail(RT_EXIT_USAGE,
+                "RT_FAULT: '%s' is none of alloc:N, io:CALL:N:ERRNO, io:short, "
+                "io:eintr, io:kill:N",
+                field[0] ? field[0] : "");
     }
 }
 
@@ -225,8 +240,8 @@ void rt_base_init(void)
     for (char *one = strtok_r(copy, ",", &save); one; one = strtok_r(NULL, ",", &save))
         fault_parse_one(one);
     rt_mem = (RtMem){ fault_alloc, plain_free };
-    rt_io = (RtIo){ fault_open, fault_read, fault_write, fault_fsync, fault_close, fault_rename,
-                    fault_unlink, fault_mkdir };
+    rt_io = (RtIo){ fault_open,  fault_read,   fault_write,  fault_fsync,
+                    fault_close, fault_rename, fault_unlink, fault_mkdir };
 }
 
 /* ---- messages and time ---------------------------------------------------------------------- */
@@ -303,10 +318,10 @@ double rt_memory_free(void)
     if (read_number("/proc/meminfo", "MemAvailable:", &room))
         room *= 1024;
     const bool v2 = read_number("/sys/fs/cgroup/memory.max", "", &limit)
-                 && read_number("/sys/fs/cgroup/memory.current", "", &used);
+                    && read_number("/sys/fs/cgroup/memory.current", "", &used);
     const bool v1 = !v2 && read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", "", &limit)
-                 && read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "", &used);
-    if (v2 || v1) {                             /* caches of files count as used but can go      */
+                    && read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "", &used);
+    if (v2 || v1) { /* caches of files count as used but can go */
         double cache = 0;
         if (!read_number(v2 ? "/sys/fs/cgroup/memory.stat" : "/sys/fs/cgroup/memory/memory.stat",
                          v2 ? "inactive_file " : "total_inactive_file ", &cache))
@@ -355,7 +370,10 @@ void rt_free(void *at) { rt_mem.free(at); }
 /* ---- texts of settings, kept until the end -------------------------------------------------- */
 
 typedef struct Kept Kept;
-struct Kept { Kept *next; char *text; };
+struct Kept {
+    Kept *next;
+    char *text;
+};
 static Kept *kept;
 
 const char *rt_keep(char *text)
@@ -411,7 +429,10 @@ ssize_t rt_read_some(int fd, void *to, size_t n)
     return got;
 }
 
-typedef struct { char *at; size_t len, cap; } Bytes;
+typedef struct {
+    char *at;
+    size_t len, cap;
+} Bytes;
 
 static void bytes_reserve(Bytes *b, size_t cap, const char *path)
 {
@@ -496,7 +517,7 @@ static Bytes expand_gzip(const Bytes *in, size_t limit, const char *path)
         out.len += space - z.avail_out;
         bytes_check_limit(&out, limit, path);
         if (status == Z_STREAM_END && used < in->len && in->at[used] == '\x1f') {
-            if (inflateReset(&z) != Z_OK)       /* another member follows                        */
+            if (inflateReset(&z) != Z_OK) /* another member follows */
                 break;
         } else if (status != Z_OK) {
             break;
@@ -569,7 +590,7 @@ int rt_fsync_directory_of(const char *path)
     const int failed = rt_fsync(fd), error = errno;
     (void)rt_io.close(fd);
     errno = error;
-    return failed && error != EINVAL ? -1 : 0;  /* some file systems cannot sync a directory     */
+    return failed && error != EINVAL ? -1 : 0; /* some file systems cannot sync a directory */
 }
 
 int rt_write_atomic(const char *path, const void *data, size_t len)

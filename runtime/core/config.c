@@ -12,7 +12,10 @@
 static const char *const optimizer_names[] = { "sgd", "adam", "adamw" };
 static const char *const schedule_names[] = { "constant", "linear", "cosine" };
 
-typedef struct { char *at; size_t n, cap; } JsonText;
+typedef struct {
+    char *at;
+    size_t n, cap;
+} JsonText;
 
 __attribute__((format(printf, 2, 3))) static void put(JsonText *j, const char *fmt, ...)
 {
@@ -36,13 +39,17 @@ __attribute__((format(printf, 2, 3))) static void put(JsonText *j, const char *f
 /* Bytes of the UTF-8 character at c; 0 = none is there. */
 static int utf8_length(const unsigned char *c)
 {
-    const int n = c[0] < 0x80 ? 1 : c[0] < 0xc2 ? 0 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3
-                : c[0] < 0xf5 ? 4 : 0;
+    const int n = c[0] < 0x80   ? 1
+                  : c[0] < 0xc2 ? 0
+                  : c[0] < 0xe0 ? 2
+                  : c[0] < 0xf0 ? 3
+                  : c[0] < 0xf5 ? 4
+                                : 0;
     for (int i = 1; i < n; i++)
         if ((c[i] & 0xc0) != 0x80)
             return 0;
     const bool wrong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] >= 0xa0)
-                    || (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90);
+                       || (c[0] == 0xf0 && c[1] < 0x90) || (c[0] == 0xf4 && c[1] >= 0x90);
     return wrong ? 0 : n;
 }
 
@@ -54,7 +61,7 @@ static void put_text(JsonText *j, const char *text)
         return;
     }
     put(j, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c; ) {
+    for (const unsigned char *c = (const unsigned char *)text; *c;) {
         const int n = utf8_length(c);
         if (n == 0)
             put(j, "\\ufffd");
@@ -69,7 +76,7 @@ static void put_text(JsonText *j, const char *text)
     put(j, "\"");
 }
 
-static void put_real(JsonText *j, double value)             /* shortest that reads back      */
+static void put_real(JsonText *j, double value) /* shortest that reads back */
 {
     char text[40];
     for (int digits = 6; digits <= 17; digits++) {
@@ -98,7 +105,7 @@ static void put_option(JsonText *j, const RtModel *m, const RtOptions *o, const 
     const char *text;
     switch (row->type) {
     case RT_OPT_INT:
-    case RT_OPT_UINT:                           /* seeds above 2^63 come back by the same cast    */
+    case RT_OPT_UINT: /* seeds above 2^63 come back by the same cast */
         memcpy(&whole, at, sizeof whole);
         put(j, "%lld", (long long)whole);
         break;
@@ -110,11 +117,8 @@ static void put_option(JsonText *j, const RtModel *m, const RtOptions *o, const 
         memcpy(&text, at, sizeof text);
         put_text(j, text);
         break;
-    case RT_OPT_DIMS:
-        put_dims(j, m, o);
-        break;
-    case RT_OPT_FLAG:
-        break;
+    case RT_OPT_DIMS: put_dims(j, m, o); break;
+    case RT_OPT_FLAG: break;
     }
 }
 
@@ -145,7 +149,11 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
 
 /* ---- back ----------------------------------------------------------------------------------- */
 
-typedef struct { const RtModel *m; RtOptions *o; FILE *to; } Adopt;
+typedef struct {
+    const RtModel *m;
+    RtOptions *o;
+    FILE *to;
+} Adopt;
 
 static void tell(const Adopt *a, const char *name, const char *was, const char *is, bool given)
 {
@@ -175,7 +183,8 @@ static bool option_take(RtOptions *o, const RtOption *row, const json_t *value)
         memcpy(at, &number, sizeof number);
     } else if (row->type == RT_OPT_TEXT && (json_is_string(value) || json_is_null(value))) {
         const char *text = json_is_string(value)
-                         ? rt_keep(rt_printf("%s", json_string_value(value))) : NULL;
+                               ? rt_keep(rt_printf("%s", json_string_value(value)))
+                               : NULL;
         memcpy(at, &text, sizeof text);
     } else {
         return false;
@@ -215,10 +224,12 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
         rt_fail(RT_EXIT_FAIL, "the checkpoint's config has a wrong value of %s", row->name);
     char *was = option_text(a->m, &saved, row), *is = option_text(a->m, a->o, row);
     const bool differs = strcmp(was, is) != 0;
-    if (strcmp(row->name, "threads") == 0) {    /* the machine's, unless given                    */
+    if (strcmp(row->name, "threads") == 0) { /* the machine's, unless given */
         if (differs && a->to)
-            fprintf(a->to, "changed  threads %s -> %s: results agree to rounding, not bit for "
-                    "bit\n", was, is);
+            fprintf(a->to,
+                    "changed  threads %s -> %s: results agree to rounding, not bit for "
+                    "bit\n",
+                    was, is);
     } else {
         if (differs)
             tell(a, row->name, was, is, given);
@@ -246,8 +257,10 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     const json_t *steps = json_object_get(root, "steps");
     if (to && t->schedule != RT_CONSTANT && t->decay_steps == 0 && json_is_integer(steps)
         && json_integer_value(steps) != t->steps)
-        fprintf(to, "changed  the learning rate decays over %lld steps instead of %lld "
-                "(--decay-steps %lld keeps the old schedule)\n", (long long)t->steps,
-                (long long)json_integer_value(steps), (long long)json_integer_value(steps));
+        fprintf(to,
+                "changed  the learning rate decays over %lld steps instead of %lld "
+                "(--decay-steps %lld keeps the old schedule)\n",
+                (long long)t->steps, (long long)json_integer_value(steps),
+                (long long)json_integer_value(steps));
     json_decref(root);
 }

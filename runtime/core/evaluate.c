@@ -11,15 +11,17 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
     const char *path = o->checkpoint ? o->checkpoint : o->train.out;
     RtCheckpoint c = { .best_val = NAN };
     if (!rt_run_peek(m, path, &c))
-        rt_fail(RT_EXIT_FAIL, "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
-                "PATH", path);
+        rt_fail(RT_EXIT_FAIL,
+                "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
+                "PATH",
+                path);
     rt_config_adopt(m, o, c.config, NULL);
     rt_options_settle(m, o);
     rt_threads_set(o);
     RtData *data = rt_data_open(m, &o->train, o->dims, c.vocab);
     if (rt_data_samples(data, RT_SPLIT_VAL) == 0)
         rt_fail(RT_EXIT_FAIL, "there are no validation data\nhint: give --val-data FILE, or "
-                "--split 0.9");
+                              "--split 0.9");
     RtRun *run = rt_run_create(m, o, data, RT_USE_EVAL);
     const char *dir = rt_run_load(run, path, false, &c);
     const double start = rt_now();

@@ -10,7 +10,10 @@
 
 #include "run.h"
 
-typedef struct { int input, output, dim; ptrdiff_t classes; } Language;
+typedef struct {
+    int input, output, dim;
+    ptrdiff_t classes;
+} Language;
 
 /* Which input, output and dim make m a language model; NULL, or why it is none. */
 static const char *language_find(const RtModel *m, Language *found)
@@ -19,7 +22,7 @@ static const char *language_find(const RtModel *m, Language *found)
     if (!m->forward || m->n_outputs == 0)
         return "it has no output";
     for (int i = 0; i < m->n_dims; i++)
-        dims[i] = 7 + 2 * i;                    /* different numbers, so that sizes tell dims    */
+        dims[i] = 7 + 2 * i; /* different numbers, so that sizes tell dims */
     for (int k = 0; k < m->n_outputs; k++)
         for (int i = 0; i < m->n_inputs; i++) {
             const RtInput *input = &m->inputs[i];
@@ -51,7 +54,10 @@ const char *rt_generate_possible(const RtModel *m)
 
 /* ---- the prompt ----------------------------------------------------------------------------- */
 
-typedef struct { int32_t *at; int64_t n, cap; } Ids;
+typedef struct {
+    int32_t *at;
+    int64_t n, cap;
+} Ids;
 
 static void ids_check(const RtModel *m, const Language *l, const Ids *ids)
 {
@@ -63,7 +69,7 @@ static void ids_check(const RtModel *m, const Language *l, const Ids *ids)
 
 static void ids_parse(Ids *ids, const char *prompt)
 {
-    for (const char *at = prompt; *at; ) {
+    for (const char *at = prompt; *at;) {
         while (isspace((unsigned char)*at) || *at == ',')
             at++;
         if (!*at)
@@ -72,8 +78,10 @@ static void ids_parse(Ids *ids, const char *prompt)
         errno = 0;
         const long id = strtol(at, &end, 10);
         if (end == at || errno || id < 0 || id > INT32_MAX)
-            rt_fail(RT_EXIT_USAGE, "--prompt: '%.20s' is no token id\nhint: this model knows ids "
-                    "only, as in --prompt \"15496 995\"", at);
+            rt_fail(RT_EXIT_USAGE,
+                    "--prompt: '%.20s' is no token id\nhint: this model knows ids "
+                    "only, as in --prompt \"15496 995\"",
+                    at);
         ids->at[ids->n++] = (int32_t)id;
         at = end;
     }
@@ -86,7 +94,7 @@ __attribute__((noreturn)) static void fail_character(const RtData *data, const c
     size_t n = 0, start = 0;
     do {
         start = n++;
-        while (((unsigned char)prompt[n] & 0xc0) == 0x80)   /* the rest of a UTF-8 character      */
+        while (((unsigned char)prompt[n] & 0xc0) == 0x80) /* the rest of a UTF-8 character */
             n++;
         char *part = rt_printf("%.*s", (int)n, prompt);
         const bool known = rt_data_encode(data, part, ids->at, ids->cap) >= 0;
@@ -108,13 +116,13 @@ static Ids prompt_ids(const RtData *data, const RtOptions *o)
             ids_parse(&ids, o->prompt);
         if (ids.n == 0)
             rt_fail(RT_EXIT_USAGE, "generate wants a prompt\nhint: this model knows token ids "
-                    "only: --prompt \"15496 995\"");
+                                   "only: --prompt \"15496 995\"");
         return ids;
     }
     ids.n = *prompt ? rt_data_encode(data, prompt, ids.at, ids.cap) : 0;
     if (ids.n < 0 && o->prompt)
         fail_character(data, o->prompt, &ids);
-    if (ids.n <= 0) {                           /* begin with the first token of the vocabulary   */
+    if (ids.n <= 0) { /* begin with the first token of the vocabulary */
         ids.at[0] = 0;
         ids.n = 1;
     }
@@ -153,8 +161,10 @@ static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptr
     for (ptrdiff_t i = 0; i < l->classes; i++) {
         x[i] = logit(run, l, row, i);
         if (isnan(x[i]))
-            rt_fail(RT_EXIT_FAIL, "the model gives NaN at position %lld: its parameters are "
-                    "damaged", (long long)position);
+            rt_fail(RT_EXIT_FAIL,
+                    "the model gives NaN at position %lld: its parameters are "
+                    "damaged",
+                    (long long)position);
         best = x[i] > x[best] ? i : best;
     }
     if (o->temperature <= 0)
@@ -185,7 +195,7 @@ static void write_token(const RtData *data, int32_t id)
     if (text && *text)
         fputs(text, stdout);
     else if (data)
-        putchar(id);                            /* the byte 0                                    */
+        putchar(id); /* the byte 0 */
     else
         printf("%d ", (int)id);
     fflush(stdout);
@@ -202,8 +212,10 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     const char *path = o->checkpoint ? o->checkpoint : o->train.out;
     RtCheckpoint c = { .best_val = NAN };
     if (!rt_run_peek(m, path, &c))
-        rt_fail(RT_EXIT_FAIL, "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
-                "PATH", path);
+        rt_fail(RT_EXIT_FAIL,
+                "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
+                "PATH",
+                path);
     rt_config_adopt(m, o, c.config, NULL);
     rt_options_settle(m, o);
     rt_threads_set(o);
@@ -226,7 +238,7 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
         const int32_t id = draw(run, &l, o, n - 1, ids.n, x);
         ids.at[ids.n++] = id;
         write_token(data, id);
-        if (ferror(stdout))                     /* the reader is gone                            */
+        if (ferror(stdout)) /* the reader is gone */
             break;
     }
     putchar('\n');

@@ -72,8 +72,7 @@ static bool print_default(const RtModel *m, const RtOptions *o, const RtOption *
             fputc(']', to);
         return n > 0;
     }
-    case RT_OPT_FLAG:
-        break;
+    case RT_OPT_FLAG: break;
     }
     return false;
 }

@@ -16,11 +16,11 @@
 
 enum { LINE = 4096 };
 
-#define SPAN 5.0                                /* seconds the shown speed looks back            */
+#define SPAN 5.0 /* seconds the shown speed looks back */
 
 /* ---- the live line -------------------------------------------------------------------------- */
 
-static bool *live_line;                         /* of the log that has one, for messages          */
+static bool *live_line; /* of the log that has one, for messages */
 
 static void end_live_line(void)
 {
@@ -58,8 +58,8 @@ static bool is_set(const char *variable)
 static bool terminal_is_live(void)
 {
     const char *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !is_set("CI") && !is_set("NO_COLOR")
-        && term && *term && strcmp(term, "dumb") != 0;
+    return isatty(STDOUT_FILENO) && !is_set("CI") && !is_set("NO_COLOR") && term && *term
+           && strcmp(term, "dumb") != 0;
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */
@@ -96,8 +96,11 @@ static size_t json_number(char *line, size_t at, const char *name, double value)
     if (isfinite(value))
         return at + (size_t)snprintf(line + at, LINE - at, ", \"%.100s\": %.9g", name, value);
     const char *last = strrchr(name, '/');
-    return at + (size_t)snprintf(line + at, LINE - at, ", \"%.60s\": null, \"%.60s_nonfinite\": "
-                                 "\"%s\"", name, last ? last + 1 : name, kind);
+    return at
+           + (size_t)snprintf(line + at, LINE - at,
+                              ", \"%.60s\": null, \"%.60s_nonfinite\": "
+                              "\"%s\"",
+                              name, last ? last + 1 : name, kind);
 }
 
 static void write_record(RtLog *log, char *line, size_t at)
@@ -126,7 +129,7 @@ static void end_half_line(int fd, const char *path)
         (void)rt_write_all(fd, "\n", 1);
 }
 
-static int64_t round_interval(int64_t steps)    /* about twenty lines: 1, 2, 5, 10, 20, ...      */
+static int64_t round_interval(int64_t steps) /* about twenty lines: 1, 2, 5, 10, 20, ... */
 {
     int64_t every = 1;
     for (int k = 0; every * 20 < steps; k++)
@@ -136,8 +139,13 @@ static int64_t round_interval(int64_t steps)    /* about twenty lines: 1, 2, 5, 
 
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from)
 {
-    RtLog log = { .fd = -1, .live = terminal_is_live(), .steps = o->train.steps, .unit = 1,
-                  .unit_name = "samples", .started = rt_now(), .program = o->started };
+    RtLog log = { .fd = -1,
+                  .live = terminal_is_live(),
+                  .steps = o->train.steps,
+                  .unit = 1,
+                  .unit_name = "samples",
+                  .started = rt_now(),
+                  .program = o->started };
     log.every = o->train.log_every > 0 ? o->train.log_every : round_interval(o->train.steps);
     if (m->train.reader && strcmp(m->train.reader, "csv") != 0 && m->train.n_maps > 0) {
         ptrdiff_t lo, hi;
@@ -157,7 +165,7 @@ RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t
     return log;
 }
 
-void rt_log_begin(RtLog *log)                   /* log has its final place in memory              */
+void rt_log_begin(RtLog *log) /* log has its final place in memory */
 {
     live_line = &log->open_line;
     rt_before_message = end_live_line;
@@ -166,10 +174,11 @@ void rt_log_begin(RtLog *log)                   /* log has its final place in me
 void rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint)
 {
     char line[LINE];
-    size_t at = (size_t)snprintf(line, LINE, "{\"restart\": %s, \"run_id\": \"%lx-%lx\", "
-                                 "\"step\": %lld", checkpoint ? "true" : "false",
-                                 (unsigned long)time(NULL), (unsigned long)getpid(),
-                                 (long long)step);
+    size_t at = (size_t)snprintf(line, LINE,
+                                 "{\"restart\": %s, \"run_id\": \"%lx-%lx\", "
+                                 "\"step\": %lld",
+                                 checkpoint ? "true" : "false", (unsigned long)time(NULL),
+                                 (unsigned long)getpid(), (long long)step);
     if (!checkpoint) {
         write_record(log, line, at);
         return;
@@ -224,10 +233,10 @@ static void print_line(RtLog *log, const char *text, bool open)
 {
     struct winsize size;
     const bool sized = log->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0
-                    && size.ws_col > 20;
+                       && size.ws_col > 20;
     clear_line(log);
     if (open && sized)
-        printf("%.*s", size.ws_col - 1, text);  /* a line that wraps cannot be updated in place   */
+        printf("%.*s", size.ws_col - 1, text); /* a line that wraps cannot be updated in place */
     else
         printf(open ? "%s" : "%s\n", text);
     log->open_line = open;
@@ -240,7 +249,7 @@ void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *m
 {
     const int64_t step = run->state->step;
     record_step(log, run->model, run->state, s, means, seconds);
-    const bool first = log->counted++ == 0;     /* slower: pages, caches, libraries start         */
+    const bool first = log->counted++ == 0; /* slower: pages, caches, libraries start */
     const bool last = step == log->steps, due = first || last || step % log->every == 0;
     const double mean = first ? seconds : recent_step(log, seconds);
     log->seconds += first ? 0 : seconds;
@@ -248,19 +257,18 @@ void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *m
         return;
     const double step_time = last && !first ? log->seconds / (double)(log->counted - 1) : mean;
     char text[LINE], loss[32], speed[32], time[32];
-    size_t at = (size_t)snprintf(text, LINE, "step %*lld/%lld  loss %s  lr %.2e  norm %-7.3g  ",
-                                 log->steps < 100000 ? 5 : 8, (long long)step,
-                                 (long long)log->steps, loss_text(means->loss, loss), s->lr,
-                                 s->norm);
+    size_t at = (size_t)snprintf(
+        text, LINE, "step %*lld/%lld  loss %s  lr %.2e  norm %-7.3g  ", log->steps < 100000 ? 5 : 8,
+        (long long)step, (long long)log->steps, loss_text(means->loss, loss), s->lr, s->norm);
     if (first)
         snprintf(text + at, LINE - at, "first step %.0f ms, start %.2f s", seconds * 1e3,
                  log->started - log->program);
     else
-        snprintf(text + at, LINE - at, "%s %s/s  %s %s",
-                 amount((double)(run->state->opt->train.batch * log->unit) / step_time, speed),
-                 log->unit_name, last ? "in" : "eta",
-                 duration(last ? rt_now() - log->started : mean * (double)(log->steps - step),
-                          time));
+        snprintf(
+            text + at, LINE - at, "%s %s/s  %s %s",
+            amount((double)(run->state->opt->train.batch * log->unit) / step_time, speed),
+            log->unit_name, last ? "in" : "eta",
+            duration(last ? rt_now() - log->started : mean * (double)(log->steps - step), time));
     print_line(log, text, log->live && !first && !last);
 }
 

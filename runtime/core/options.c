@@ -14,6 +14,7 @@ enum { TRAIN = RT_DO_TRAIN, EVAL = RT_DO_EVAL, GEN = RT_DO_GENERATE, ALL = TRAIN
 #define NO_LIMIT 9e18
 #define BELOW_1  0.9999999
 
+/* clang-format off */
 const RtOption rt_options[] = {
 /*   name            type         at                      for         from      to        value */
 { "data",         RT_OPT_TEXT, AT(train.path),         TRAIN|EVAL, 0,        0,        "FILE",
@@ -87,15 +88,23 @@ const RtOption rt_options[] = {
 { "version",      RT_OPT_FLAG, AT(version),            ALL,        0,        0,        NULL,
   "name and version", false },
 };
+/* clang-format on */
 
 const int rt_n_options = (int)(sizeof rt_options / sizeof *rt_options);
 
 /* Settings that shape the code: fixed when the program was compiled. how: gradcc's option for it,
    NULL = the train block alone. */
-static const struct { const char *name, *how; } compile_time[] = {
-    { "precision", "--precision=fp64" }, { "define",    "-D NAME=VALUE" },
-    { "optimizer", NULL }, { "schedule", NULL }, { "nesterov", NULL }, { "reader", NULL },
-    { "vocab", NULL }, { "header", NULL },
+static const struct {
+    const char *name, *how;
+} compile_time[] = {
+    { "precision", "--precision=fp64" },
+    { "define", "-D NAME=VALUE" },
+    { "optimizer", NULL },
+    { "schedule", NULL },
+    { "nesterov", NULL },
+    { "reader", NULL },
+    { "vocab", NULL },
+    { "header", NULL },
 };
 
 /* ---- suggestions ---------------------------------------------------------------------------- */
@@ -112,11 +121,11 @@ static int word_distance(const char *a, const char *b)
         for (int j = 0; j <= m; j++) {
             int best = i == 0 ? j : i;
             if (i > 0 && j > 0) {
-                best = d[i-1][j-1] + (a[i-1] != b[j-1]);
-                best = d[i-1][j] + 1 < best ? d[i-1][j] + 1 : best;
-                best = d[i][j-1] + 1 < best ? d[i][j-1] + 1 : best;
-                if (i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1])
-                    best = d[i-2][j-2] + 1 < best ? d[i-2][j-2] + 1 : best;
+                best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+                best = d[i - 1][j] + 1 < best ? d[i - 1][j] + 1 : best;
+                best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
+                if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                    best = d[i - 2][j - 2] + 1 < best ? d[i - 2][j - 2] + 1 : best;
             }
             d[i][j] = best;
         }
@@ -166,15 +175,19 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
 {
     static const char *const kinds[] = { "sgd", "adam", "adamw" };
     if (strcmp(name, "clip") == 0)
-        rt_fail(RT_EXIT_USAGE, "--clip: %s was compiled without clipping\nhint: set clip in the "
-                "train block of %s and compile again", m->name, m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "--clip: %s was compiled without clipping\nhint: set clip in the "
+                "train block of %s and compile again",
+                m->name, m->source);
     if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
-        rt_fail(RT_EXIT_USAGE, "--%s: the learning rate of %s is constant\nhint: the kind of "
-                "schedule is set in the train block of %s; compile again", name, m->name,
-                m->source);
-    rt_fail(RT_EXIT_USAGE, "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
-            "optimizer is set in the train block of %s; compile again", name, m->name,
-            kinds[m->train.optimizer], m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "--%s: the learning rate of %s is constant\nhint: the kind of "
+                "schedule is set in the train block of %s; compile again",
+                name, m->name, m->source);
+    rt_fail(RT_EXIT_USAGE,
+            "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
+            "optimizer is set in the train block of %s; compile again",
+            name, m->name, kinds[m->train.optimizer], m->source);
 }
 
 __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOptions *o,
@@ -184,10 +197,14 @@ __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOpt
         if (strcmp(name, compile_time[i].name) != 0)
             continue;
         if (!compile_time[i].how)
-            rt_fail(RT_EXIT_USAGE, "--%s: fixed when the model was compiled\nhint: set it in the "
-                    "train block of %s and compile again", name, m->source);
-        rt_fail(RT_EXIT_USAGE, "--%s: fixed when the model was compiled\nhint: compile again: "
-                "gradcc %s %s", name, compile_time[i].how, m->source);
+            rt_fail(RT_EXIT_USAGE,
+                    "--%s: fixed when the model was compiled\nhint: set it in the "
+                    "train block of %s and compile again",
+                    name, m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "--%s: fixed when the model was compiled\nhint: compile again: "
+                "gradcc %s %s",
+                name, compile_time[i].how, m->source);
     }
     const char *names[64];
     int n = 0;
@@ -197,11 +214,15 @@ __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOpt
     const char *near = rt_suggest(name, names, n);
     for (int i = 0; !near && i < m->n_dims; i++)
         if (strcmp(m->dims[i].name, name) == 0)
-            rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: sizes of dims are set with --dims "
-                    "%s=N", name, name);
+            rt_fail(RT_EXIT_USAGE,
+                    "unknown option --%s\nhint: sizes of dims are set with --dims "
+                    "%s=N",
+                    name, name);
     if (!near && isupper((unsigned char)*name))
-        rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: a const is set when compiling: gradcc "
-                "-D %s=N %s", name, name, m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "unknown option --%s\nhint: a const is set when compiling: gradcc "
+                "-D %s=N %s",
+                name, name, m->source);
     rt_fail(RT_EXIT_USAGE, "unknown option --%s\nhint: %s%s%s", name,
             near ? "did you mean --" : o->program, near ? near : " --help lists all options",
             near ? "?" : "");
@@ -233,7 +254,7 @@ static bool parse_real(const char *text, double *value)
     errno = 0;
     *value = strtod(text, &end);
     const bool plain = isdigit((unsigned char)*digits)
-                    || (*digits == '.' && isdigit((unsigned char)digits[1]));
+                       || (*digits == '.' && isdigit((unsigned char)digits[1]));
     return plain && !*end && isfinite(*value) && !strpbrk(text, "xX");
 }
 
@@ -242,8 +263,8 @@ __attribute__((noreturn)) static void fail_number(const RtOption *row, const cha
     const char *kind = row->type == RT_OPT_REAL ? "number" : "whole number";
     if (row->hi >= 1e18)
         rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %.0f or more", row->name, text, kind, row->lo);
-    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %.3g to %.7g", row->name, text, kind,
-            row->lo, row->hi);
+    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %.3g to %.7g", row->name, text, kind, row->lo,
+            row->hi);
 }
 
 __attribute__((noreturn)) static void fail_dim(const RtModel *m, const char *name)
@@ -254,8 +275,10 @@ __attribute__((noreturn)) static void fail_dim(const RtModel *m, const char *nam
     size_t at = 0;
     for (int i = 0; i < m->n_dims; i++) {
         if (m->dims[i].batch && strcmp(m->dims[i].name, name) == 0)
-            rt_fail(RT_EXIT_USAGE, "--dims %s: %s is the sample axis; its size is batch / "
-                    "accumulate\nhint: set --batch or --accumulate", name, name);
+            rt_fail(RT_EXIT_USAGE,
+                    "--dims %s: %s is the sample axis; its size is batch / "
+                    "accumulate\nhint: set --batch or --accumulate",
+                    name, name);
         if (m->dims[i].batch)
             continue;
         names[n++] = m->dims[i].name;
@@ -264,12 +287,19 @@ __attribute__((noreturn)) static void fail_dim(const RtModel *m, const char *nam
         at = at < sizeof list ? at : sizeof list - 1;
     }
     if (n == 0)
-        rt_fail(RT_EXIT_USAGE, "--dims %s: %s has no dims that are set when it starts\nhint: a "
-                "const is set when compiling: gradcc -D %s=N %s", name, m->name, name, m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "--dims %s: %s has no dims that are set when it starts\nhint: a "
+                "const is set when compiling: gradcc -D %s=N %s",
+                name, m->name, name, m->source);
     const char *near = rt_suggest(name, names, n);
-    rt_fail(RT_EXIT_USAGE, "--dims %s: the dims of %s that are set when it starts: %s\nhint: "
-            "%s%s%s", name, m->name, list, near ? "did you mean " : "a const is set when "
-            "compiling: gradcc -D ", near ? near : name, near ? "?" : "=N");
+    rt_fail(RT_EXIT_USAGE,
+            "--dims %s: the dims of %s that are set when it starts: %s\nhint: "
+            "%s%s%s",
+            name, m->name, list,
+            near ? "did you mean "
+                 : "a const is set when "
+                   "compiling: gradcc -D ",
+            near ? near : name, near ? "?" : "=N");
 }
 
 static void parse_dims(const RtModel *m, RtOptions *o, const char *text)
@@ -320,15 +350,9 @@ static void option_set(const RtModel *m, RtOptions *o, const RtOption *row, cons
         memcpy(at, &value, sizeof value);
         break;
     }
-    case RT_OPT_TEXT:
-        memcpy(at, &text, sizeof text);
-        break;
-    case RT_OPT_DIMS:
-        parse_dims(m, o, text);
-        break;
-    case RT_OPT_FLAG:
-        *(bool *)at = true;
-        break;
+    case RT_OPT_TEXT: memcpy(at, &text, sizeof text); break;
+    case RT_OPT_DIMS: parse_dims(m, o, text); break;
+    case RT_OPT_FLAG: *(bool *)at = true; break;
     }
     o->given |= (uint64_t)1 << (row - rt_options);
 }
@@ -337,8 +361,13 @@ static void option_set(const RtModel *m, RtOptions *o, const RtOption *row, cons
 
 static RtOptions options_default(const RtModel *m, const char *program)
 {
-    RtOptions o = { .program = program, .command = RT_DO_TRAIN, .train = m->train,
-                    .resume = "none", .tokens = 200, .temperature = 1, .started = rt_now() };
+    RtOptions o = { .program = program,
+                    .command = RT_DO_TRAIN,
+                    .train = m->train,
+                    .resume = "none",
+                    .tokens = 200,
+                    .temperature = 1,
+                    .started = rt_now() };
     RtTrain *t = &o.train;
     t->accumulate = t->accumulate > 0 ? t->accumulate : 1;
     t->keep = t->keep >= 2 ? t->keep : 2;
@@ -360,8 +389,10 @@ static void parse_word(RtOptions *o, const char *word)
         }
     const char *near = rt_suggest(word, words, 3);
     rt_fail(RT_EXIT_USAGE, "unknown command '%s'\nhint: %s%s", word,
-            near ? "did you mean " : "data are given with --data FILE; commands are train, eval, "
-            "generate", near ? near : "");
+            near ? "did you mean "
+                 : "data are given with --data FILE; commands are train, eval, "
+                   "generate",
+            near ? near : "");
 }
 
 /* One option at argv[i]; the number of arguments it took. */
@@ -370,11 +401,15 @@ static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **
     char name[64];
     const char *text = argv[i];
     if (text[1] == 'D')
-        rt_fail(RT_EXIT_USAGE, "%s: constants are fixed when the model is compiled\nhint: compile "
-                "again: gradcc -D NAME=VALUE %s", text, m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "%s: constants are fixed when the model is compiled\nhint: compile "
+                "again: gradcc -D NAME=VALUE %s",
+                text, m->source);
     if (text[1] != '-')
-        rt_fail(RT_EXIT_USAGE, "unknown option %s\nhint: options begin with two dashes; %s --help "
-                "lists them", text, o->program);
+        rt_fail(RT_EXIT_USAGE,
+                "unknown option %s\nhint: options begin with two dashes; %s --help "
+                "lists them",
+                text, o->program);
     const char *equals = strchr(text, '=');
     const size_t n = equals ? (size_t)(equals - text - 2) : strlen(text + 2);
     snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text + 2);
@@ -384,9 +419,14 @@ static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **
     const RtOption *option = &rt_options[row];
     if (!(option->commands & (int)o->command))
         rt_fail(RT_EXIT_USAGE, "--%s does not belong to '%s'\nhint: %s %s --help lists what does",
-                name, o->command == RT_DO_TRAIN ? "train" : o->command == RT_DO_EVAL ? "eval"
-                : "generate", o->program, o->command == RT_DO_TRAIN ? "" :
-                o->command == RT_DO_EVAL ? "eval" : "generate");
+                name,
+                o->command == RT_DO_TRAIN  ? "train"
+                : o->command == RT_DO_EVAL ? "eval"
+                                           : "generate",
+                o->program,
+                o->command == RT_DO_TRAIN  ? ""
+                : o->command == RT_DO_EVAL ? "eval"
+                                           : "generate");
     if (!rt_option_applies(m, option))
         fail_inapplicable(m, name);
     if (option->type == RT_OPT_FLAG) {
@@ -395,7 +435,7 @@ static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **
         option_set(m, o, option, "");
         return 1;
     }
-    if (!equals && (i + 1 == argc || strncmp(argv[i+1], "--", 2) == 0))
+    if (!equals && (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0))
         rt_fail(RT_EXIT_USAGE, "--%s wants a value: --%s %s", name, name, option->value);
     option_set(m, o, option, equals ? equals + 1 : argv[i + 1]);
     return equals ? 1 : 2;
@@ -414,8 +454,10 @@ RtOptions rt_options_parse(const RtModel *m, int argc, char **argv)
             o.help = true;
             i++;
         } else if (argv[i][0] != '-') {
-            rt_fail(RT_EXIT_USAGE, "'%s' belongs to no option\nhint: a command (train, eval, "
-                    "generate) stands first; files are given with --data FILE", argv[i]);
+            rt_fail(RT_EXIT_USAGE,
+                    "'%s' belongs to no option\nhint: a command (train, eval, "
+                    "generate) stands first; files are given with --data FILE",
+                    argv[i]);
         } else {
             i += parse_option(m, &o, i, argc, argv);
         }
@@ -445,9 +487,10 @@ __attribute__((noreturn)) static void fail_divide(const RtTrain *t)
                                    (long long)a);
         }
     const int64_t down = t->batch / t->accumulate * t->accumulate;
-    rt_fail(RT_EXIT_USAGE, "batch = %lld does not divide into accumulate = %lld micro-steps\nhint: "
-            "accumulate may be %s%s; or batch %lld or %lld", (long long)t->batch,
-            (long long)t->accumulate, list, n == 12 ? ", ..." : "",
+    rt_fail(RT_EXIT_USAGE,
+            "batch = %lld does not divide into accumulate = %lld micro-steps\nhint: "
+            "accumulate may be %s%s; or batch %lld or %lld",
+            (long long)t->batch, (long long)t->accumulate, list, n == 12 ? ", ..." : "",
             (long long)(down > 0 ? down : t->accumulate), (long long)(down + t->accumulate));
 }
 
@@ -456,8 +499,10 @@ void rt_options_settle(const RtModel *m, RtOptions *o)
     RtTrain *t = &o->train;
     if (o->command != RT_DO_GENERATE) {
         if (t->batch < 1)
-            rt_fail(RT_EXIT_USAGE, "no batch is set\nhint: give --batch N, or set batch in the "
-                    "train block of %s", m->source);
+            rt_fail(RT_EXIT_USAGE,
+                    "no batch is set\nhint: give --batch N, or set batch in the "
+                    "train block of %s",
+                    m->source);
         if (t->batch % t->accumulate)
             fail_divide(t);
     }
@@ -465,9 +510,10 @@ void rt_options_settle(const RtModel *m, RtOptions *o)
         if (m->dims[i].batch)
             o->dims[i] = o->command == RT_DO_GENERATE ? 1 : (ptrdiff_t)(t->batch / t->accumulate);
         if (o->dims[i] < 1)
-            rt_fail(RT_EXIT_USAGE, "dim %s (%s) has no value\nhint: give --dims %s=N, or set dims "
-                    "= (%s: N) in the train block of %s", m->dims[i].name, m->dims[i].where,
-                    m->dims[i].name, m->dims[i].name, m->source);
+            rt_fail(RT_EXIT_USAGE,
+                    "dim %s (%s) has no value\nhint: give --dims %s=N, or set dims "
+                    "= (%s: N) in the train block of %s",
+                    m->dims[i].name, m->dims[i].where, m->dims[i].name, m->dims[i].name, m->source);
     }
     const char *broken = m->check_dims ? m->check_dims(o->dims) : NULL;
     if (broken) {

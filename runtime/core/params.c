@@ -86,12 +86,12 @@ static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t str
         break;
     }
     case RT_NORMAL:
-        #pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
+#pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
         for (ptrdiff_t i = 0; i < n; i++)
             p[i] = a * rt_normal_f32(key, stream, 0, (uint64_t)i);
         break;
     case RT_UNIFORM:
-        #pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
+#pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
         for (ptrdiff_t i = 0; i < n; i++)
             p[i] = a * (2.0f * rt_uniform_f32(key, stream, 0, (uint64_t)i) - 1.0f);
         break;
@@ -101,11 +101,11 @@ static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t str
 static void init_f64(double *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
 {
     const double a = init.kind == RT_ZEROS ? 0 : init.kind == RT_ONES ? 1 : init.value;
-    #pragma omp parallel for schedule(static) if (n > RT_PIECE)
+#pragma omp parallel for schedule(static) if (n > RT_PIECE)
     for (ptrdiff_t i = 0; i < n; i++)
-        p[i] = init.kind == RT_NORMAL ? a * rt_normal_f64(key, stream, 0, (uint64_t)i)
-             : init.kind == RT_UNIFORM ? a * (2 * rt_uniform_f64(key, stream, 0, (uint64_t)i) - 1)
-             : a;
+        p[i] = init.kind == RT_NORMAL    ? a * rt_normal_f64(key, stream, 0, (uint64_t)i)
+               : init.kind == RT_UNIFORM ? a * (2 * rt_uniform_f64(key, stream, 0, (uint64_t)i) - 1)
+                                         : a;
 }
 
 void rt_params_init(const RtModel *m, uint64_t seed, void *p)
@@ -150,10 +150,10 @@ static const char *param_shape(const RtParam *q, char text[RT_NAME_TEXT])
 static const char *param_init(const RtParam *q, char text[RT_NAME_TEXT])
 {
     switch (q->init.kind) {
-    case RT_ZEROS:   return "zeros";
-    case RT_ONES:    return "ones";
-    case RT_CONST:   snprintf(text, RT_NAME_TEXT, "%g", q->init.value); break;
-    case RT_NORMAL:  snprintf(text, RT_NAME_TEXT, "normal(0, %.4g)", q->init.value); break;
+    case RT_ZEROS: return "zeros";
+    case RT_ONES: return "ones";
+    case RT_CONST: snprintf(text, RT_NAME_TEXT, "%g", q->init.value); break;
+    case RT_NORMAL: snprintf(text, RT_NAME_TEXT, "normal(0, %.4g)", q->init.value); break;
     case RT_UNIFORM: snprintf(text, RT_NAME_TEXT, "uniform(%.4g)", q->init.value); break;
     }
     return text;

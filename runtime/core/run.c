@@ -39,9 +39,9 @@ static size_t arena_bytes(const RtModel *m, const ptrdiff_t *dims, int use)
 {
     size_t most = 0;
     for (int entry = RT_ENTRY_TRAIN; entry <= RT_ENTRY_COUNT; entry++) {
-        const bool wanted = entry == RT_ENTRY_EVAL ? (use & RT_USE_EVAL) != 0
-                          : entry == RT_ENTRY_OUTPUT ? (use & RT_USE_OUTPUT) != 0
-                          : (use & RT_USE_TRAIN) != 0;
+        const bool wanted = entry == RT_ENTRY_EVAL     ? (use & RT_USE_EVAL) != 0
+                            : entry == RT_ENTRY_OUTPUT ? (use & RT_USE_OUTPUT) != 0
+                                                       : (use & RT_USE_TRAIN) != 0;
         const size_t bytes = wanted ? m->arena_bytes(dims, (RtEntry)entry) : 0;
         most = bytes > most ? bytes : most;
     }
@@ -69,7 +69,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
     at.arena = (double)arena_bytes(m, o->dims, use);
     for (int i = 0; i < m->n_inputs; i++)
         at.inputs += (double)row_count(m, o, use) * (double)input_row(m, o->dims, i)
-                   * (double)input_bytes(m, i);
+                     * (double)input_bytes(m, i);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         at.outputs += (double)output_bytes(m, o->dims, i);
     at.total = at.params + at.gradients + at.state + at.arena + at.inputs + at.outputs;
@@ -105,8 +105,8 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     memcpy(run->dims, o->dims, sizeof run->dims);
     for (int i = 0; i < m->n_inputs; i++) {
         state->row_elems[i] = input_row(m, o->dims, i);
-        state->rows[i] = rt_alloc((size_t)(state->row_cap * state->row_elems[i])
-                                  * input_bytes(m, i), m->inputs[i].name);
+        state->rows[i] = rt_alloc(
+            (size_t)(state->row_cap * state->row_elems[i]) * input_bytes(m, i), m->inputs[i].name);
         run->inputs[i] = state->rows[i];
     }
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
@@ -146,8 +146,11 @@ void rt_begin_step(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
     const RtTrain *t = &state->opt->train;
-    *s = (RtStep){ .key = { t->seed, (uint32_t)state->step }, .finite = true, .factor = 1,
-                   .lr = rt_schedule_lr(t, state->applied), .applied = state->applied };
+    *s = (RtStep){ .key = { t->seed, (uint32_t)state->step },
+                   .finite = true,
+                   .factor = 1,
+                   .lr = rt_schedule_lr(t, state->applied),
+                   .applied = state->applied };
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     run->micro_steps = (int)t->accumulate;
     rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples, (ptrdiff_t)t->batch,
@@ -162,7 +165,7 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
     s->sample = (int64_t)micro * n;
     for (int i = 0; i < run->model->n_inputs; i++)
         run->inputs[i] = (const char *)state->rows[i]
-            + (size_t)(micro * n * state->row_elems[i]) * input_bytes(run->model, i);
+                         + (size_t)(micro * n * state->row_elems[i]) * input_bytes(run->model, i);
 }
 
 void rt_seed_losses(RtRun *run, RtStep *s)
@@ -175,10 +178,11 @@ void rt_seed_losses(RtRun *run, RtStep *s)
     RtState *state = run->state;
     if (empty && state->empty++ == 0)
         rt_warn("step %lld: no element of the batch counts in the loss: it is 0, and so is its "
-                "gradient", (long long)state->step);
+                "gradient",
+                (long long)state->step);
 }
 
-void rt_reduce_gradients(RtRun *run, RtStep *s)             /* one rank has the sum already      */
+void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already */
 {
     RT_UNUSED(run);
     RT_UNUSED(s);
@@ -187,7 +191,7 @@ void rt_reduce_gradients(RtRun *run, RtStep *s)             /* one rank has the 
 void rt_end_step(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
-    if (!s->finite) {                           /* the caller decides: stop, or go on            */
+    if (!s->finite) { /* the caller decides: stop, or go on */
         state->skipped++;
         return;
     }
@@ -304,10 +308,15 @@ int rt_run_save(RtRun *run, const char *dir)
     state_tensors(run, tensor);
     char *config = rt_config_text(run->model, state->opt);
     const RtCheckpoint c = {
-        .step = state->step, .applied = state->applied, .skipped = state->skipped,
-        .samples = state->samples, .seed = state->opt->train.seed,
-        .data_hash = rt_data_hash(state->data), .best_val = state->best_val,
-        .vocab = rt_data_vocab(state->data), .config = config,
+        .step = state->step,
+        .applied = state->applied,
+        .skipped = state->skipped,
+        .samples = state->samples,
+        .seed = state->opt->train.seed,
+        .data_hash = rt_data_hash(state->data),
+        .best_val = state->best_val,
+        .vocab = rt_data_vocab(state->data),
+        .config = config,
     };
     const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, state->n_states, &c,
                                           state->opt->train.keep);
@@ -336,7 +345,8 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
     state_tensors(run, tensor);
     const char *dir = keep_texts(rt_checkpoint_load(path, run->model, run->p,
                                                     with_state ? tensor : NULL,
-                                                    with_state ? state->n_states : 0, c), c);
+                                                    with_state ? state->n_states : 0, c),
+                                 c);
     if (dir) {
         state->step = c->step;
         state->applied = c->applied;

@@ -16,7 +16,7 @@ static void on_signal(int number)
         "\nstopping: the state is saved after this step; press again to quit at once\n";
     static const char term[] = "\nstopping: the state is saved after this step\n";
     if (pending && number != SIGUSR1)
-        _exit(128 + number);                    /* 130 for Ctrl-C, 143 for SIGTERM               */
+        _exit(128 + number); /* 130 for Ctrl-C, 143 for SIGTERM */
     if (!pending)
         pending = number;
     const ssize_t put = number == SIGINT ? write(STDERR_FILENO, again, sizeof again - 1)
@@ -32,7 +32,7 @@ void rt_signal_catch(void)
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGUSR1, &action, NULL);
-    (void)signal(SIGPIPE, SIG_IGN);             /* `| head` must not end a training              */
+    (void)signal(SIGPIPE, SIG_IGN); /* `| head` must not end a training */
 }
 
 int rt_signal_pending(void) { return pending; }

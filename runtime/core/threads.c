@@ -16,21 +16,21 @@
 
 #include "run.h"
 
-#define SPINS "3000"                            /* turns: about 50 microseconds                   */
+#define SPINS "3000" /* turns: about 50 microseconds */
 
 void rt_threads_tame(char **argv)
 {
 #ifdef _OPENMP
-    const char *preload = getenv("LD_PRELOAD"); /* valgrind would be lost by starting again       */
+    const char *preload = getenv("LD_PRELOAD"); /* valgrind would be lost by starting again */
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || omp_get_max_threads() < 2
         || (preload && strstr(preload, "vgpreload")))
         return;
-    char path[4096];                            /* its real name, so that ps and top show it      */
+    char path[4096]; /* its real name, so that ps and top show it */
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0 || setenv("GOMP_SPINCOUNT", SPINS, 1))
         return;
     path[n] = 0;
-    (void)execv(path, argv);                    /* comes back only if it cannot: no harm          */
+    (void)execv(path, argv); /* comes back only if it cannot: no harm */
 #else
     RT_UNUSED(argv);
 #endif
@@ -39,7 +39,7 @@ void rt_threads_tame(char **argv)
 void rt_threads_set(RtOptions *o)
 {
 #ifdef _OPENMP
-    const double quota = rt_processor_quota();  /* of the container; 0 = none                     */
+    const double quota = rt_processor_quota(); /* of the container; 0 = none */
     if (o->threads > 0)
         omp_set_num_threads((int)o->threads);
     else if (!getenv("OMP_NUM_THREADS") && quota >= 1 && quota < omp_get_max_threads())

@@ -7,7 +7,10 @@
 
 #include "rt.h"
 
-typedef struct { double min, max, sum; ptrdiff_t n, n_nan; } Range;
+typedef struct {
+    double min, max, sum;
+    ptrdiff_t n, n_nan;
+} Range;
 
 static void add(Range *r, double v)
 {

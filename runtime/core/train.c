@@ -10,22 +10,22 @@
 
 #include "run.h"
 
-enum { SAVE_FAILURES = 3 };                     /* in a row, then the run stops                   */
+enum { SAVE_FAILURES = 3 }; /* in a row, then the run stops */
 
 typedef struct {
     const RtModel *m;
-    RtOptions     *o;
-    const char    *dir;                         /* run directory, NULL = nothing is written       */
-    const char    *from;                        /* what --resume resolved to, NULL = a fresh run  */
-    const char    *vocab, *config;              /* of the checkpoint                              */
-    RtData        *data;
-    RtRun         *run;
-    RtLog          log;
-    int64_t        start;                       /* step at which this process began               */
-    int64_t        best_step;                   /* -1 = before this process                       */
-    int64_t        validated, saved;            /* last step that was, -1 = none                  */
-    double         val_loss;
-    int            failures;                    /* of saving, in a row                            */
+    RtOptions *o;
+    const char *dir;            /* run directory, NULL = nothing is written */
+    const char *from;           /* what --resume resolved to, NULL = a fresh run */
+    const char *vocab, *config; /* of the checkpoint */
+    RtData *data;
+    RtRun *run;
+    RtLog log;
+    int64_t start;            /* step at which this process began */
+    int64_t best_step;        /* -1 = before this process */
+    int64_t validated, saved; /* last step that was, -1 = none */
+    double val_loss;
+    int failures; /* of saving, in a row */
 } Train;
 
 /* ---- where to begin ------------------------------------------------------------------------- */
@@ -34,10 +34,10 @@ typedef struct {
 static const char *run_directory_of(const char *path)
 {
     size_t n = strlen(path);
-    while (n > 1 && path[n-1] == '/')
+    while (n > 1 && path[n - 1] == '/')
         n--;
     size_t base = n;
-    while (base > 0 && path[base-1] != '/')
+    while (base > 0 && path[base - 1] != '/')
         base--;
     if (strncmp(path + base, "step-", 5) != 0)
         return rt_keep(rt_printf("%.*s", (int)n, path));
@@ -63,19 +63,22 @@ static void resolve_resume(Train *t)
         return;
     const bool same = t->from && strcmp(run_directory_of(t->from), run_directory_of(t->dir)) == 0;
     if (!t->from || !same)
-        rt_fail(RT_EXIT_USAGE, "%s holds the checkpoints of a run; they are not overwritten\nhint: "
-                "go on with --resume auto, or choose another --out DIR", t->dir);
+        rt_fail(RT_EXIT_USAGE,
+                "%s holds the checkpoints of a run; they are not overwritten\nhint: "
+                "go on with --resume auto, or choose another --out DIR",
+                t->dir);
 }
 
 /* Going back in a run would mix its old later checkpoints with the new ones. */
 static void check_newest(const Train *t, const RtCheckpoint *from)
 {
     RtCheckpoint newest = { .step = -1 };
-    if (t->dir && rt_checkpoint_exists(t->dir)
-        && rt_run_peek(t->m, t->dir, &newest) && newest.step > from->step)
-        rt_fail(RT_EXIT_USAGE, "%s goes on to step %lld; it is not taken back to step %lld\nhint: "
-                "--resume %s --out DIR begins another run there", t->dir, (long long)newest.step,
-                (long long)from->step, t->from);
+    if (t->dir && rt_checkpoint_exists(t->dir) && rt_run_peek(t->m, t->dir, &newest)
+        && newest.step > from->step)
+        rt_fail(RT_EXIT_USAGE,
+                "%s goes on to step %lld; it is not taken back to step %lld\nhint: "
+                "--resume %s --out DIR begins another run there",
+                t->dir, (long long)newest.step, (long long)from->step, t->from);
 }
 
 static void print_resume(const char *dir, const RtCheckpoint *c)
@@ -94,7 +97,7 @@ static void adopt_checkpoint(Train *t)
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
     check_newest(t, &c);
-    if (t->o->dry_run)                          /* nothing is loaded                              */
+    if (t->o->dry_run) /* nothing is loaded */
         print_resume(dir, &c);
     rt_config_adopt(t->m, t->o, c.config, stdout);
     t->vocab = c.vocab;
@@ -199,10 +202,12 @@ static void check_memory(const Train *t, int use)
     char a[RT_BYTES_TEXT], b[RT_BYTES_TEXT];
     const int64_t fits = accumulate_that_fits(t, room, use);
     if (fits)
-        rt_fail(RT_EXIT_FAIL, "the run needs %s of memory, %s are free\nhint: --accumulate %lld "
+        rt_fail(RT_EXIT_FAIL,
+                "the run needs %s of memory, %s are free\nhint: --accumulate %lld "
                 "fits and gives the same update; --force starts anyway",
                 rt_bytes(need.total, a), rt_bytes(room, b), (long long)fits);
-    rt_fail(RT_EXIT_FAIL, "the run needs %s of memory, %s are free, and no number of micro-steps "
+    rt_fail(RT_EXIT_FAIL,
+            "the run needs %s of memory, %s are free, and no number of micro-steps "
             "helps\nhint: a smaller model, or shorter dims; --force starts anyway",
             rt_bytes(need.total, a), rt_bytes(room, b));
 }
@@ -212,7 +217,7 @@ static void check_memory(const Train *t, int use)
 static void make_directories(const char *path)
 {
     char *part = rt_printf("%s", path);
-    for (char *at = part + 1; ; at++) {
+    for (char *at = part + 1;; at++) {
         const char was = *at;
         if (was != '/' && was != 0)
             continue;
@@ -247,7 +252,7 @@ static void validate(Train *t)
     const double start = rt_now();
     const RtMeans means = rt_run_evaluate(t->run, RT_SPLIT_VAL);
     const bool best = isfinite(means.loss)
-                   && (!isfinite(state->best_val) || means.loss < state->best_val);
+                      && (!isfinite(state->best_val) || means.loss < state->best_val);
     if (best) {
         state->best_val = means.loss;
         t->best_step = state->step;
@@ -265,8 +270,10 @@ static void save(Train *t)
         t->saved = t->run->state->step;
         t->failures = 0;
     } else if (++t->failures == SAVE_FAILURES) {
-        rt_fail(RT_EXIT_FAIL, "no checkpoint could be written %d times in a row; the last one is "
-                "of step %lld", SAVE_FAILURES, (long long)t->saved);
+        rt_fail(RT_EXIT_FAIL,
+                "no checkpoint could be written %d times in a row; the last one is "
+                "of step %lld",
+                SAVE_FAILURES, (long long)t->saved);
     }
 }
 
@@ -312,13 +319,14 @@ static void bad_gradients(const RtRun *run, char *text, size_t cap)
             double bad = 0;
             for (ptrdiff_t j = from; j < from + rt_param_elems(&m->params[i]); j++)
                 bad += (m->real == RT_F64 ? ((const double *)run->d_p)[j]
-                                          : (double)((const float *)run->d_p)[j]) * 0;
+                                          : (double)((const float *)run->d_p)[j])
+                       * 0;
             if (bad == 0)
                 continue;
             if (found++ < 3 && at + RT_NAME_TEXT < cap)
                 at += (size_t)snprintf(text + at, cap - at, "%s%s (%s)", found > 1 ? ", " : "",
                                        rt_param_name(&m->params[i], k, name), m->params[i].where);
-            at = at < cap ? at : cap - 1;       /* cut                                            */
+            at = at < cap ? at : cap - 1; /* cut */
         }
     if (found > 3)
         snprintf(text + at, cap - at, " and %d more", found - 3);
@@ -330,16 +338,18 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *me
 {
     RtState *state = t->run->state;
     char bad[4 * RT_NAME_TEXT];
-    state->skipped--;                           /* saved as before the step                       */
+    state->skipped--; /* saved as before the step */
     bad_gradients(t->run, bad, sizeof bad);
     char *dir = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
     if (dir)
         make_directories(dir);
     const bool saved = dir && rt_run_save(t->run, dir) == 0;
-    rt_fail(RT_EXIT_FAIL, "step %lld: the loss is %g and gradients that are not finite: %s\n"
+    rt_fail(RT_EXIT_FAIL,
+            "step %lld: the loss is %g and gradients that are not finite: %s\n"
             "the parameters are as before the step; %s%s\nhint: a lower --lr, a longer --warmup; "
-            "log, sqrt or division at 0 in the model", (long long)state->step + 1, means->loss, bad,
-            saved ? "saved in " : "nothing was saved", saved ? dir : "");
+            "log, sqrt or division at 0 in the model",
+            (long long)state->step + 1, means->loss, bad, saved ? "saved in " : "nothing was saved",
+            saved ? dir : "");
 }
 
 static int stop_by_signal(Train *t, int number)
@@ -372,11 +382,13 @@ static void finish(Train *t, const RtMeans *last)
     if (state->empty)
         printf("empty    %lld updates had no element that counts in the loss\n",
                (long long)state->empty);
-    printf("memory   peak %s\n", rt_memory_peak() < 0 ? "unknown"
-                                                      : rt_bytes(rt_memory_peak(), peak));
+    printf("memory   peak %s\n",
+           rt_memory_peak() < 0 ? "unknown" : rt_bytes(rt_memory_peak(), peak));
     if (t->dir && t->saved != state->step)
-        rt_fail(RT_EXIT_FAIL, "the last checkpoint could not be written; the newest is of step "
-                "%lld", (long long)t->saved);
+        rt_fail(RT_EXIT_FAIL,
+                "the last checkpoint could not be written; the newest is of step "
+                "%lld",
+                (long long)t->saved);
     if (t->dir) {
         printf("saved    %s/step-%08lld\n", t->dir, (long long)state->step);
         print_go_on(t, true);
@@ -394,8 +406,10 @@ static void prepare(Train *t)
     adopt_checkpoint(t);
     rt_options_settle(m, o);
     if (o->train.steps < 1)
-        rt_fail(RT_EXIT_USAGE, "no number of steps is set\nhint: give --steps N, or set steps in "
-                "the train block of %s", m->source);
+        rt_fail(RT_EXIT_USAGE,
+                "no number of steps is set\nhint: give --steps N, or set steps in "
+                "the train block of %s",
+                m->source);
     t->data = rt_data_open(m, &o->train, o->dims, t->vocab);
     print_header(t);
     const bool evaluates = o->train.eval_every > 0 && m->evaluate;
@@ -418,7 +432,8 @@ static void prepare(Train *t)
         print_resume(loaded, &c);
         if (t->config && c.config && strcmp(t->config, c.config) != 0)
             rt_warn("the settings used are those of the newer checkpoint, which is damaged; %s "
-                    "was saved with others", loaded);
+                    "was saved with others",
+                    loaded);
         if (c.data_hash != rt_data_hash(t->data))
             rt_warn("the data are not those of the checkpoint; training goes on with the new ones");
     } else {
@@ -491,8 +506,8 @@ int rt_main(const RtModel *model, int argc, char **argv)
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
     switch (options.command) {
-    case RT_DO_TRAIN:    code = train(model, &options);          break;
-    case RT_DO_EVAL:     code = rt_do_evaluate(model, &options); break;
+    case RT_DO_TRAIN: code = train(model, &options); break;
+    case RT_DO_EVAL: code = rt_do_evaluate(model, &options); break;
     case RT_DO_GENERATE: code = rt_do_generate(model, &options); break;
     }
     rt_base_end();

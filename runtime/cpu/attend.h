@@ -8,34 +8,36 @@
  */
 
 typedef struct {
-    ptrdiff_t T, S, D, E, wide_d, wide_e;       /* wide: D and E in whole vectors                 */
-    REAL      scale;
-    bool      causal;
-    REAL     *k_turned;                         /* [blocks of S][D][BLOCK]                        */
-    REAL     *v_turned;                         /* [blocks of S][E][BLOCK], backward              */
-    REAL     *k_rows, *v_rows;                  /* [S][wide_d], [S][wide_e]                       */
-    REAL     *q_rows, *d_y_rows;                /* [BLOCK][wide_d], [BLOCK][wide_e], backward     */
-    REAL     *score, *d_score;                  /* [BLOCK][BLOCK]                                 */
-    REAL     *sum, *most;                       /* [BLOCK]: running, per query                    */
+    ptrdiff_t T, S, D, E, wide_d, wide_e; /* wide: D and E in whole vectors */
+    REAL scale;
+    bool causal;
+    REAL *k_turned;          /* [blocks of S][D][BLOCK] */
+    REAL *v_turned;          /* [blocks of S][E][BLOCK], backward */
+    REAL *k_rows, *v_rows;   /* [S][wide_d], [S][wide_e] */
+    REAL *q_rows, *d_y_rows; /* [BLOCK][wide_d], [BLOCK][wide_e], backward */
+    REAL *score, *d_score;   /* [BLOCK][BLOCK] */
+    REAL *sum, *most;        /* [BLOCK]: running, per query */
 } N(Head);
 
 /* How many keys query t sees. */
-CPU_INLINE ptrdiff_t N(keys_seen)(const N(Head) *h, ptrdiff_t t)
+CPU_INLINE ptrdiff_t N(keys_seen)(const N(Head) * h, ptrdiff_t t)
 {
     return h->causal ? max_size(0, min_size(h->S, t + h->S - h->T + 1)) : h->S;
 }
 
 /* The first query that sees key s. */
-CPU_INLINE ptrdiff_t N(first_query)(const N(Head) *h, ptrdiff_t s)
+CPU_INLINE ptrdiff_t N(first_query)(const N(Head) * h, ptrdiff_t s)
 {
     return h->causal ? max_size(0, s - h->S + h->T) : 0;
 }
 
 /* A block of n queries from t0 on, and one of `keys` keys from s0 on. */
-typedef struct { ptrdiff_t t0, n, s0, keys; } N(Pair);
+typedef struct {
+    ptrdiff_t t0, n, s0, keys;
+} N(Pair);
 
 /* How many keys of the block the query number i of the block sees. */
-CPU_INLINE ptrdiff_t N(keys_of_tile)(const N(Head) *h, N(Pair) at, ptrdiff_t i)
+CPU_INLINE ptrdiff_t N(keys_of_tile)(const N(Head) * h, N(Pair) at, ptrdiff_t i)
 {
     return max_size(0, min_size(at.keys, N(keys_seen)(h, at.t0 + i) - at.s0));
 }
@@ -60,7 +62,7 @@ static void N(block_product)(ptrdiff_t rows, ptrdiff_t n, N(Tile) t)
 
 /* to[BLOCK][BLOCK] = the queries' rows of `from` times the keys' block of a turned matrix
    [depth][BLOCK], each tile of queries up to the last key that it sees; the rest stays as it is. */
-static void N(block_scores)(const N(Head) *h, REAL *to, const REAL *from, ptrdiff_t stride,
+static void N(block_scores)(const N(Head) * h, REAL *to, const REAL *from, ptrdiff_t stride,
                             ptrdiff_t depth, const REAL *turned, N(Pair) at)
 {
     N(Tile) t = { .k = depth, .a_i = stride, .a_k = 1, .b = turned, .b_k = BLOCK, .c_i = BLOCK };
@@ -88,17 +90,17 @@ static void N(turn_blocks)(REAL *to, const REAL *from, ptrdiff_t stride, ptrdiff
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* One row of scores: p = exp(scale * score - most), and what older sums are worth now. */
-static REAL N(soften_row)(const N(Head) *h, REAL *row, ptrdiff_t seen, ptrdiff_t stored,
+static REAL N(soften_row)(const N(Head) * h, REAL *row, ptrdiff_t seen, ptrdiff_t stored,
                           REAL *most, REAL *sum)
 {
     REAL top = *most;
-    #pragma omp simd reduction(max : top)
+#pragma omp simd reduction(max : top)
     for (ptrdiff_t s = 0; s < seen; s++) {
         row[s] *= h->scale;
         top = row[s] > top ? row[s] : top;
     }
     REAL total = 0;
-    #pragma omp simd reduction(+ : total)
+#pragma omp simd reduction(+ : total)
     for (ptrdiff_t s = 0; s < seen; s++) {
         row[s] = N(rt_exp)(row[s] - top);
         total += row[s];
@@ -113,19 +115,19 @@ static REAL N(soften_row)(const N(Head) *h, REAL *row, ptrdiff_t seen, ptrdiff_t
 
 static void N(scale_row)(REAL *row, ptrdiff_t n, REAL by)
 {
-    #pragma omp simd
+#pragma omp simd
     for (ptrdiff_t e = 0; e < n; e++)
         row[e] *= by;
 }
 
 typedef struct {
     const REAL *q;
-    REAL       *y, *lse;
-    ptrdiff_t   q_t, y_t;
+    REAL *y, *lse;
+    ptrdiff_t q_t, y_t;
 } N(Forward);
 
 /* Scores of one tile of queries become p; what was summed into y before is scaled to match. */
-static void N(soften_tile)(const N(Head) *h, const N(Forward) *w, N(Pair) at, ptrdiff_t i,
+static void N(soften_tile)(const N(Head) * h, const N(Forward) * w, N(Pair) at, ptrdiff_t i,
                            ptrdiff_t rows, ptrdiff_t keys)
 {
     for (ptrdiff_t r = i; r < i + rows; r++) {
@@ -141,10 +143,15 @@ static void N(soften_tile)(const N(Head) *h, const N(Forward) *w, N(Pair) at, pt
     }
 }
 
-static void N(forward_pair)(const N(Head) *h, const N(Forward) *w, N(Pair) at)
+static void N(forward_pair)(const N(Head) * h, const N(Forward) * w, N(Pair) at)
 {
-    N(Tile) t = { .a_i = BLOCK, .a_k = 1, .b = h->v_rows + at.s0 * h->wide_e, .b_k = h->wide_e,
-                  .c_i = w->y_t, .add = at.s0 > 0 };
+    N(Tile)
+    t = { .a_i = BLOCK,
+          .a_k = 1,
+          .b = h->v_rows + at.s0 * h->wide_e,
+          .b_k = h->wide_e,
+          .c_i = w->y_t,
+          .add = at.s0 > 0 };
     N(block_scores)(h, h->score, w->q, w->q_t, h->D, h->k_turned + at.s0 * h->D, at);
     for (ptrdiff_t i = 0; i < at.n; i += TILE_ROWS) {
         const ptrdiff_t rows = min_size(TILE_ROWS, at.n - i);
@@ -159,7 +166,7 @@ static void N(forward_pair)(const N(Head) *h, const N(Forward) *w, N(Pair) at)
 }
 
 /* Queries [t0, t0 + n) meet all keys that they see. */
-static void N(forward_block)(const N(Head) *h, const N(Forward) *w, ptrdiff_t t0, ptrdiff_t n)
+static void N(forward_block)(const N(Head) * h, const N(Forward) * w, ptrdiff_t t0, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
         h->most[i] = -(REAL)INFINITY;
@@ -183,19 +190,19 @@ static void N(forward_block)(const N(Head) *h, const N(Forward) *w, ptrdiff_t t0
 
 typedef struct {
     const REAL *q, *y, *lse, *d_y;
-    REAL       *d_q, *d_k, *d_v;
-    ptrdiff_t   q_t, d_q_t, d_k_t, d_v_t, d_y_t;
-    const REAL *delta;                          /* [T]: sum over e of y d_y                       */
+    REAL *d_q, *d_k, *d_v;
+    ptrdiff_t q_t, d_q_t, d_k_t, d_v_t, d_y_t;
+    const REAL *delta; /* [T]: sum over e of y d_y */
 } N(Backward);
 
 /* score becomes p = exp(scale * score - lse), d_score = scale * p (d_score - delta); masked: 0 */
-static void N(harden_rows)(const N(Head) *h, const N(Backward) *w, N(Pair) at)
+static void N(harden_rows)(const N(Head) * h, const N(Backward) * w, N(Pair) at)
 {
     for (ptrdiff_t r = 0; r < at.n; r++) {
         REAL *p = h->score + r * BLOCK, *d = h->d_score + r * BLOCK;
         const ptrdiff_t seen = N(keys_of_tile)(h, at, r);
         const REAL l = w->lse[at.t0 + r], mean = w->delta[at.t0 + r];
-        #pragma omp simd
+#pragma omp simd
         for (ptrdiff_t s = 0; s < seen; s++) {
             p[s] = N(rt_exp)(h->scale * p[s] - l);
             d[s] = h->scale * p[s] * (d[s] - mean);
@@ -207,7 +214,7 @@ static void N(harden_rows)(const N(Head) *h, const N(Backward) *w, N(Pair) at)
 
 /* to[keys, n] (+)= m[queries, keys]' @ rows[queries, n]: each tile of keys from the first query
    that sees it */
-static void N(keys_product)(const N(Head) *h, REAL *to, ptrdiff_t stride, const REAL *m,
+static void N(keys_product)(const N(Head) * h, REAL *to, ptrdiff_t stride, const REAL *m,
                             const REAL *rows, ptrdiff_t wide, ptrdiff_t n, N(Pair) at, bool add)
 {
     N(Tile) t = { .a_i = 1, .a_k = BLOCK, .b_k = wide, .c_i = stride, .add = add };
@@ -224,10 +231,15 @@ static void N(keys_product)(const N(Head) *h, REAL *to, ptrdiff_t stride, const 
 }
 
 /* d_q[queries] (+)= d_score @ k */
-static void N(queries_product)(const N(Head) *h, const N(Backward) *w, N(Pair) at)
+static void N(queries_product)(const N(Head) * h, const N(Backward) * w, N(Pair) at)
 {
-    N(Tile) t = { .a_i = BLOCK, .a_k = 1, .b = h->k_rows + at.s0 * h->wide_d, .b_k = h->wide_d,
-                  .c_i = w->d_q_t, .add = at.s0 > 0 };
+    N(Tile)
+    t = { .a_i = BLOCK,
+          .a_k = 1,
+          .b = h->k_rows + at.s0 * h->wide_d,
+          .b_k = h->wide_d,
+          .c_i = w->d_q_t,
+          .add = at.s0 > 0 };
     for (ptrdiff_t i = 0; i < at.n; i += TILE_ROWS) {
         const ptrdiff_t rows = min_size(TILE_ROWS, at.n - i);
         t.k = N(keys_of_tile)(h, at, i + rows - 1);
@@ -239,7 +251,7 @@ static void N(queries_product)(const N(Head) *h, const N(Backward) *w, N(Pair) a
 }
 
 /* One block of keys meets one block of queries. What is written first is not added. */
-static void N(backward_pair)(const N(Head) *h, const N(Backward) *w, N(Pair) at,
+static void N(backward_pair)(const N(Head) * h, const N(Backward) * w, N(Pair) at,
                              bool first_of_key, bool with_q, bool with_kv)
 {
     const REAL *q = w->q + at.t0 * w->q_t, *d_y = w->d_y + at.t0 * w->d_y_t;
@@ -249,10 +261,10 @@ static void N(backward_pair)(const N(Head) *h, const N(Backward) *w, N(Pair) at,
     if (with_kv) {
         N(rt_pack_straight)(h->q_rows, h->wide_d, q, w->q_t, h->D, at.n);
         N(rt_pack_straight)(h->d_y_rows, h->wide_e, d_y, w->d_y_t, h->E, at.n);
-        N(keys_product)(h, w->d_v, w->d_v_t, h->score, h->d_y_rows, h->wide_e, h->E, at,
-                        !first_of_key);
-        N(keys_product)(h, w->d_k, w->d_k_t, h->d_score, h->q_rows, h->wide_d, h->D, at,
-                        !first_of_key);
+        N(keys_product)
+        (h, w->d_v, w->d_v_t, h->score, h->d_y_rows, h->wide_e, h->E, at, !first_of_key);
+        N(keys_product)
+        (h, w->d_k, w->d_k_t, h->d_score, h->q_rows, h->wide_d, h->D, at, !first_of_key);
     }
     if (with_q)
         N(queries_product)(h, w, at);
@@ -288,8 +300,15 @@ static N(Head) N(head_open)(const RtAttention *a, ptrdiff_t head, const REAL *k,
 {
     k += N(head_at)(a, a->k, head);
     v += N(head_at)(a, a->v, head);
-    N(Head) h = { .T = a->T, .S = a->S, .D = a->D, .E = a->E, .wide_d = round_up(a->D, LANES),
-                  .wide_e = round_up(a->E, LANES), .scale = (REAL)a->scale, .causal = a->causal };
+    N(Head)
+    h = { .T = a->T,
+          .S = a->S,
+          .D = a->D,
+          .E = a->E,
+          .wide_d = round_up(a->D, LANES),
+          .wide_e = round_up(a->E, LANES),
+          .scale = (REAL)a->scale,
+          .causal = a->causal };
     const ptrdiff_t S = round_up(a->S, BLOCK);
     h.score = N(take)(room, BLOCK * BLOCK);
     h.d_score = N(take)(room, BLOCK * BLOCK);
@@ -318,7 +337,7 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
     const ptrdiff_t wanted = ceil_div(2 * threads, heads);
     const ptrdiff_t shares = heads >= threads ? 1 : max_size(1, min_size(blocks, wanted));
     const size_t bytes = N(head_room)(a, false);
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < heads * shares; item++) {
         const ptrdiff_t head = item / shares;
         REAL *room = rt_cpu_room(bytes);
@@ -333,7 +352,7 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
 }
 
 /* with_q: blocks of queries of this share; with_kv: blocks of keys of this share; both: all */
-static void N(backward_item)(const N(Head) *h, const N(Backward) *w, ptrdiff_t share,
+static void N(backward_item)(const N(Head) * h, const N(Backward) * w, ptrdiff_t share,
                              ptrdiff_t shares, bool with_q, bool with_kv)
 {
     for (ptrdiff_t t = 0; t < h->T && h->S == 0; t++)
@@ -357,12 +376,12 @@ static void N(backward_item)(const N(Head) *h, const N(Backward) *w, ptrdiff_t s
     }
 }
 
-static void N(sum_delta)(const N(Head) *h, const N(Backward) *w, ptrdiff_t y_t, REAL *delta)
+static void N(sum_delta)(const N(Head) * h, const N(Backward) * w, ptrdiff_t y_t, REAL *delta)
 {
     for (ptrdiff_t t = 0; t < h->T; t++) {
         const REAL *y = w->y + t * y_t, *d_y = w->d_y + t * w->d_y_t;
         REAL sum = 0;
-        #pragma omp simd reduction(+ : sum)
+#pragma omp simd reduction(+ : sum)
         for (ptrdiff_t e = 0; e < h->E; e++)
             sum += y[e] * d_y[e];
         delta[t] = sum;
@@ -378,7 +397,7 @@ static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const 
     const ptrdiff_t shares = split ? ceil_div(2 * threads, heads) : 1;
     const ptrdiff_t items = heads * shares * (split ? 2 : 1);
     const size_t bytes = N(head_room)(a, true);
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < items; item++) {
         const ptrdiff_t one = split ? item / 2 : item, head = one / shares;
         const bool with_q = !split || item % 2 == 0, with_kv = !split || item % 2 == 1;

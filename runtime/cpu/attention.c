@@ -7,7 +7,7 @@
 #include "cpu/cpu.h"
 #include "cpu/simd.h"
 
-enum { BLOCK = 64 };                            /* queries, and keys, that meet in cache          */
+enum { BLOCK = 64 }; /* queries, and keys, that meet in cache */
 
 CPU_INLINE ptrdiff_t min_size(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 CPU_INLINE ptrdiff_t max_size(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
@@ -43,8 +43,8 @@ static bool attention_complete(RtAttention *a)
 
 static int attention_threads(const RtAttention *a)
 {
-    const double work =
-        (double)a->B * (double)a->H * (double)a->T * (double)a->S * (double)(a->D + a->E);
+    const double work = (double)a->B * (double)a->H * (double)a->T * (double)a->S
+                        * (double)(a->D + a->E);
     return omp_in_parallel() || work < RT_MATMUL_SMALL ? 1 : omp_get_max_threads();
 }
 
@@ -70,9 +70,18 @@ void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, c
 {
     if (!attention_complete(&a))
         return;
-    const Backward_f32 w = { .q = q, .y = y, .lse = lse, .d_y = d_y,
-                             .d_q = d_q, .d_k = d_k, .d_v = d_v, .q_t = a.q.t, .d_q_t = a.d_q.t,
-                             .d_k_t = a.d_k.t, .d_v_t = a.d_v.t, .d_y_t = a.d_y.t };
+    const Backward_f32 w = { .q = q,
+                             .y = y,
+                             .lse = lse,
+                             .d_y = d_y,
+                             .d_q = d_q,
+                             .d_k = d_k,
+                             .d_v = d_v,
+                             .q_t = a.q.t,
+                             .d_q_t = a.d_q.t,
+                             .d_k_t = a.d_k.t,
+                             .d_v_t = a.d_v.t,
+                             .d_y_t = a.d_y.t };
     attend_back_f32(w, k, v, &a, attention_threads(&a));
 }
 
@@ -82,8 +91,17 @@ void rt_attention_grad_f64(double *d_q, double *d_k, double *d_v, const double *
 {
     if (!attention_complete(&a))
         return;
-    const Backward_f64 w = { .q = q, .y = y, .lse = lse, .d_y = d_y,
-                             .d_q = d_q, .d_k = d_k, .d_v = d_v, .q_t = a.q.t, .d_q_t = a.d_q.t,
-                             .d_k_t = a.d_k.t, .d_v_t = a.d_v.t, .d_y_t = a.d_y.t };
+    const Backward_f64 w = { .q = q,
+                             .y = y,
+                             .lse = lse,
+                             .d_y = d_y,
+                             .d_q = d_q,
+                             .d_k = d_k,
+                             .d_v = d_v,
+                             .q_t = a.q.t,
+                             .d_q_t = a.d_q.t,
+                             .d_k_t = a.d_k.t,
+                             .d_v_t = a.d_v.t,
+                             .d_y_t = a.d_y.t };
     attend_back_f64(w, k, v, &a, attention_threads(&a));
 }

@@ -7,9 +7,9 @@
 #ifdef _OPENMP
 #include <omp.h>
 #else
-static inline int omp_get_thread_num(void)  { return 0; }
+static inline int omp_get_thread_num(void) { return 0; }
 static inline int omp_get_max_threads(void) { return 1; }
-static inline int omp_in_parallel(void)     { return 0; }
+static inline int omp_in_parallel(void) { return 0; }
 #endif
 
 /* Up to this many multiply-adds one thread does a product where the operands lie. */
@@ -17,8 +17,8 @@ static inline int omp_in_parallel(void)     { return 0; }
 
 /* ---- tile.c ---------------------------------------------------------------------------------- */
 
-#define REAL float
-#define N(x) x##_f32
+#define REAL            float
+#define N(x)            x##_f32
 #include "cpu/tile.h"
 #undef REAL
 #undef N

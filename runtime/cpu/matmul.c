@@ -39,10 +39,7 @@ static bool matmul_is_batch_parallel(const RtMatmul *p, ptrdiff_t problems, int 
     return problems >= 4 * threads || work <= 4 * RT_MATMUL_SMALL;
 }
 
-static int matmul_threads(void)
-{
-    return omp_in_parallel() ? 1 : omp_get_max_threads();
-}
+static int matmul_threads(void) { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
 static bool matmul_is_plain(void)
 {
@@ -80,8 +77,7 @@ static void matmul_one_f32(float *c, const float *a, const float *b, const RtMat
     const ptrdiff_t problems = p.batch[0] * p.batch[1];                                            \
     const int threads = matmul_threads();                                                          \
     if (matmul_is_batch_parallel(&p, problems, threads)) {                                         \
-        _Pragma("omp parallel for schedule(static)")                                               \
-        for (ptrdiff_t i = 0; i < problems; i++)                                                   \
+        _Pragma("omp parallel for schedule(static)") for (ptrdiff_t i = 0; i < problems; i++)      \
             one(c + matmul_offset(p.step_c, &p, i), a + matmul_offset(p.step_a, &p, i),            \
                 b + matmul_offset(p.step_b, &p, i), &p, 1);                                        \
     } else {                                                                                       \

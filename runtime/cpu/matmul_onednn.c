@@ -8,18 +8,18 @@
 
 #include "cpu/cpu.h"
 
-enum { KEPT = 64 };                             /* primitives of a thread; the oldest makes room  */
+enum { KEPT = 64 }; /* primitives of a thread; the oldest makes room */
 
 typedef struct {
-    ptrdiff_t        m, n, k, lda, ldb, ldc;
-    bool             ta, tb, add, bias;
+    ptrdiff_t m, n, k, lda, ldb, ldc;
+    bool ta, tb, add, bias;
 } Key;
 
 typedef struct {
-    Key              key;
-    dnnl_primitive_t primitive;                 /* NULL: oneDNN declines this product             */
-    dnnl_memory_t    memory[5];                 /* a, b, bias, c, scratchpad                      */
-    size_t           scratch;
+    Key key;
+    dnnl_primitive_t primitive; /* NULL: oneDNN declines this product */
+    dnnl_memory_t memory[5];    /* a, b, bias, c, scratchpad */
+    size_t scratch;
 } Kept;
 
 enum { MEM_A, MEM_B, MEM_BIAS, MEM_C, MEM_SCRATCH, MEM_COUNT };
@@ -27,9 +27,9 @@ enum { MEM_A, MEM_B, MEM_BIAS, MEM_C, MEM_SCRATCH, MEM_COUNT };
 static _Thread_local struct {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    bool          failed;
-    Kept          kept[KEPT];
-    int           n, oldest;
+    bool failed;
+    Kept kept[KEPT];
+    int n, oldest;
 } cache;
 
 static bool engine_open(void)
@@ -77,8 +77,9 @@ static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 {
     const_dnnl_memory_desc_t d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     kept->scratch = d ? dnnl_memory_desc_get_size(d) : 0;
-    return kept->scratch == 0 || dnnl_memory_create(&kept->memory[MEM_SCRATCH], d, cache.engine,
-                                                    DNNL_MEMORY_NONE) == dnnl_success;
+    return kept->scratch == 0
+           || dnnl_memory_create(&kept->memory[MEM_SCRATCH], d, cache.engine, DNNL_MEMORY_NONE)
+                  == dnnl_success;
 }
 
 #else
@@ -116,8 +117,9 @@ static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 {
     const dnnl_memory_desc_t *d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     kept->scratch = d ? dnnl_memory_desc_get_size(d) : 0;
-    return kept->scratch == 0 || dnnl_memory_create(&kept->memory[MEM_SCRATCH], d, cache.engine,
-                                                    DNNL_MEMORY_NONE) == dnnl_success;
+    return kept->scratch == 0
+           || dnnl_memory_create(&kept->memory[MEM_SCRATCH], d, cache.engine, DNNL_MEMORY_NONE)
+                  == dnnl_success;
 }
 
 #endif
@@ -132,7 +134,7 @@ static bool attr_make(dnnl_primitive_attr_t *attr, bool add)
                        == dnnl_success;
     if (good && add) {
         good = dnnl_post_ops_create(&ops) == dnnl_success && post_sum(ops)
-            && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
+               && dnnl_primitive_attr_set_post_ops(*attr, ops) == dnnl_success;
         dnnl_post_ops_destroy(ops);
     }
     return good;
@@ -155,9 +157,10 @@ static void kept_make(Kept *kept, const Key *q)
     dnnl_primitive_desc_t pd = NULL;
     *kept = (Kept){ .key = *q };
     bool good = desc_make(&d[MEM_A], q->m, q->k, q->ta ? 1 : q->lda, q->ta ? q->lda : 1)
-        && desc_make(&d[MEM_B], q->k, q->n, q->tb ? 1 : q->ldb, q->tb ? q->ldb : 1)
-        && desc_make(&d[MEM_BIAS], 1, q->n, q->n, 1) && desc_make(&d[MEM_C], q->m, q->n, q->ldc, 1)
-        && attr_make(&attr, q->add) && matmul_make(&pd, d, q->bias, attr);
+                && desc_make(&d[MEM_B], q->k, q->n, q->tb ? 1 : q->ldb, q->tb ? q->ldb : 1)
+                && desc_make(&d[MEM_BIAS], 1, q->n, q->n, 1)
+                && desc_make(&d[MEM_C], q->m, q->n, q->ldc, 1) && attr_make(&attr, q->add)
+                && matmul_make(&pd, d, q->bias, attr);
     for (int i = 0; i < 4 && good; i++)
         good = memory_make(&kept->memory[i], &d[i]);
     good = good && scratch_make(kept, pd)
@@ -198,8 +201,16 @@ static Kept *kept_find(const Key *key)
 
 bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
 {
-    const Key key = { .m = p->m, .n = p->n, .k = p->k, .lda = p->lda, .ldb = p->ldb,
-                      .ldc = p->ldc, .ta = p->ta, .tb = p->tb, .add = p->add, .bias = p->bias };
+    const Key key = { .m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .lda = p->lda,
+                      .ldb = p->ldb,
+                      .ldc = p->ldc,
+                      .ta = p->ta,
+                      .tb = p->tb,
+                      .add = p->add,
+                      .bias = p->bias };
     if (!engine_open())
         return false;
     Kept *kept = kept_find(&key);
@@ -219,5 +230,5 @@ bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatm
             args[n++] = (dnnl_exec_arg_t){ names[i], kept->memory[i] };
         }
     return dnnl_primitive_execute(kept->primitive, cache.stream, n, args) == dnnl_success
-        && dnnl_stream_wait(cache.stream) == dnnl_success;
+           && dnnl_stream_wait(cache.stream) == dnnl_success;
 }

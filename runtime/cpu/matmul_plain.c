@@ -8,14 +8,17 @@
 #include "cpu/simd.h"
 
 enum {
-    DEPTH         = 512,                        /* k of one pass over a register tile             */
-    NEAR_BYTES    = 800 << 10,                  /* packed near side: most of a second-level cache */
-    BLOCK_ROWS    = 96,                         /* rows packed at a time as the far side          */
-    SMALL_DEPTH   = 512,                        /* largest k of a product that is not packed      */
+    DEPTH = 512,            /* k of one pass over a register tile */
+    NEAR_BYTES = 800 << 10, /* packed near side: most of a second-level cache */
+    BLOCK_ROWS = 96,        /* rows packed at a time as the far side */
+    SMALL_DEPTH = 512,      /* largest k of a product that is not packed */
 };
 
 /* Packing room of this thread, kept between calls. */
-static _Thread_local struct { void *at; size_t bytes; } workspace;
+static _Thread_local struct {
+    void *at;
+    size_t bytes;
+} workspace;
 
 void *rt_cpu_room(size_t bytes)
 {

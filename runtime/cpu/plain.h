@@ -14,18 +14,21 @@ enum { N(STRIP) = TILE_VECS * LANES, N(NEAR) = NEAR_BYTES / (int)sizeof(REAL) };
 typedef struct {
     const RtMatmul *p;
     const REAL *a, *b;
-    REAL       *c;
-    ptrdiff_t   m0, m1, n0, n1;                 /* the part of c in work                          */
-    ptrdiff_t   k0, k1;                         /* and of k: one pass over the tiles              */
-    REAL       *near, *far;                     /* packed sides                                   */
-    bool        direct_a, direct_b;             /* not packed                                     */
+    REAL *c;
+    ptrdiff_t m0, m1, n0, n1; /* the part of c in work */
+    ptrdiff_t k0, k1;         /* and of k: one pass over the tiles */
+    REAL *near, *far;         /* packed sides */
+    bool direct_a, direct_b;  /* not packed */
 } N(Part);
 
 /* One side of a tile: where it starts, its steps. */
-typedef struct { const REAL *at; ptrdiff_t side, k; } N(Side);
+typedef struct {
+    const REAL *at;
+    ptrdiff_t side, k;
+} N(Side);
 
 /* Rows [i, i + live) of a as [k][TILE_ROWS], in `to` if they are packed. */
-static N(Side) N(side_a)(const N(Part) *w, ptrdiff_t i, ptrdiff_t live, REAL *to, bool pack)
+static N(Side) N(side_a)(const N(Part) * w, ptrdiff_t i, ptrdiff_t live, REAL *to, bool pack)
 {
     const ptrdiff_t lda = w->p->lda, k = w->k1 - w->k0;
     const REAL *from = w->p->ta ? w->a + w->k0 * lda + i : w->a + i * lda + w->k0;
@@ -39,7 +42,7 @@ static N(Side) N(side_a)(const N(Part) *w, ptrdiff_t i, ptrdiff_t live, REAL *to
 }
 
 /* Columns [j, j + live) of b as [k][STRIP]. */
-static N(Side) N(side_b)(const N(Part) *w, ptrdiff_t j, ptrdiff_t live, REAL *to, bool pack)
+static N(Side) N(side_b)(const N(Part) * w, ptrdiff_t j, ptrdiff_t live, REAL *to, bool pack)
 {
     const ptrdiff_t ldb = w->p->ldb, k = w->k1 - w->k0;
     const REAL *from = w->p->tb ? w->b + j * ldb + w->k0 : w->b + w->k0 * ldb + j;
@@ -55,7 +58,10 @@ static N(Side) N(side_b)(const N(Part) *w, ptrdiff_t j, ptrdiff_t live, REAL *to
 /* ---- touching ahead -------------------------------------------------------------------------- */
 
 /* A piece of a or b that is packed next: rows of so many cache lines. */
-typedef struct { const char *at; ptrdiff_t step, lines, rows; } N(Ahead);
+typedef struct {
+    const char *at;
+    ptrdiff_t step, lines, rows;
+} N(Ahead);
 
 /* along: k runs along the stored rows */
 static N(Ahead) N(ahead_piece)(const REAL *from, bool along, ptrdiff_t stride, ptrdiff_t side0,
@@ -70,7 +76,7 @@ static N(Ahead) N(ahead_piece)(const REAL *from, bool along, ptrdiff_t stride, p
 }
 
 /* Tile number t of `tiles` touches one column of lines, down a share of the rows. */
-static void N(ahead_tile)(const N(Ahead) *piece, ptrdiff_t t, ptrdiff_t tiles, N(Tile) *tile)
+static void N(ahead_tile)(const N(Ahead) * piece, ptrdiff_t t, ptrdiff_t tiles, N(Tile) * tile)
 {
     const ptrdiff_t groups = max_size(1, tiles / piece->lines);
     const ptrdiff_t row = t / piece->lines % groups * piece->rows / groups;
@@ -80,13 +86,21 @@ static void N(ahead_tile)(const N(Ahead) *piece, ptrdiff_t t, ptrdiff_t tiles, N
 
 /* ---- the two orders -------------------------------------------------------------------------- */
 
-static void N(run_tile)(const N(Part) *w, ptrdiff_t i, ptrdiff_t j, N(Side) a, N(Side) b,
-                        const N(Ahead) *ahead, ptrdiff_t t, ptrdiff_t tiles)
+static void N(run_tile)(const N(Part) * w, ptrdiff_t i, ptrdiff_t j, N(Side) a, N(Side) b,
+                        const N(Ahead) * ahead, ptrdiff_t t, ptrdiff_t tiles)
 {
     const bool first = w->k0 == 0;
-    N(Tile) tile = {
-        .k = w->k1 - w->k0, .a = a.at, .a_i = a.side, .a_k = a.k, .b = b.at, .b_k = b.k,
-        .c = w->c + i * w->p->ldc + j, .c_i = w->p->ldc, .add = w->p->add || !first,
+    N(Tile)
+    tile = {
+        .k = w->k1 - w->k0,
+        .a = a.at,
+        .a_i = a.side,
+        .a_k = a.k,
+        .b = b.at,
+        .b_k = b.k,
+        .c = w->c + i * w->p->ldc + j,
+        .c_i = w->p->ldc,
+        .add = w->p->add || !first,
         .bias = first && w->p->bias ? (const REAL *)w->p->bias + j : NULL,
     };
     N(ahead_tile)(ahead, t, tiles, &tile);
@@ -94,7 +108,7 @@ static void N(run_tile)(const N(Part) *w, ptrdiff_t i, ptrdiff_t j, N(Side) a, N
 }
 
 /* Rows are near, strips of columns far. */
-static void N(run_strips)(const N(Part) *w)
+static void N(run_strips)(const N(Part) * w)
 {
     const ptrdiff_t k = w->k1 - w->k0, tiles = ceil_div(w->m1 - w->m0, TILE_ROWS);
     for (ptrdiff_t j = w->n0; j < w->n1; j += N(STRIP)) {
@@ -111,7 +125,7 @@ static void N(run_strips)(const N(Part) *w)
 }
 
 /* Columns are near, blocks of rows far. */
-static void N(run_blocks)(const N(Part) *w)
+static void N(run_blocks)(const N(Part) * w)
 {
     const ptrdiff_t k = w->k1 - w->k0, strips = ceil_div(w->n1 - w->n0, N(STRIP));
     for (ptrdiff_t from = w->m0; from < w->m1; from += BLOCK_ROWS) {
@@ -147,7 +161,7 @@ static void N(run_part)(N(Part) w)
     const ptrdiff_t far = depth * max_size(N(STRIP), BLOCK_ROWS);
     w.near = rt_cpu_room((size_t)(round_up(depth * side, LANES) + far) * sizeof(REAL));
     w.far = w.near + round_up(depth * side, LANES);
-    const bool aliased = w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 == 0;    /* rows in one set */
+    const bool aliased = w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 == 0; /* rows in one set */
     w.direct_a = columns <= 2 * N(STRIP) && (w.p->ta || !aliased);
     w.direct_b = rows <= 8 * TILE_ROWS && !w.p->tb;
     for (w.k0 = 0; w.k0 < all; w.k0 = w.k1) {
@@ -186,7 +200,7 @@ static void N(run_product)(REAL *c, const REAL *a, const REAL *b, const RtMatmul
 {
     const int rows = N(grid_rows)(p, threads), columns = threads / rows;
     const ptrdiff_t tiles = ceil_div(p->m, TILE_ROWS), strips = ceil_div(p->n, N(STRIP));
-    #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
     for (int part = 0; part < rows * columns; part++) {
         const ptrdiff_t row = part / columns, column = part % columns;
         N(Part) w = { .p = p, .a = a, .b = b, .c = c };
@@ -217,10 +231,15 @@ static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *
             N(rt_pack_straight)(packed, width, b + j, p->ldb, live, p->k);
         for (ptrdiff_t i = 0; i < p->m; i += TILE_ROWS) {
             const N(Tile) t = {
-                .k = p->k, .a = a + i * (p->ta ? 1 : p->lda),
-                .a_i = p->ta ? 1 : p->lda, .a_k = p->ta ? p->lda : 1,
-                .b = pack ? packed : b + j, .b_k = pack ? width : p->ldb,
-                .c = c + i * p->ldc + j, .c_i = p->ldc, .add = p->add,
+                .k = p->k,
+                .a = a + i * (p->ta ? 1 : p->lda),
+                .a_i = p->ta ? 1 : p->lda,
+                .a_k = p->ta ? p->lda : 1,
+                .b = pack ? packed : b + j,
+                .b_k = pack ? width : p->ldb,
+                .c = c + i * p->ldc + j,
+                .c_i = p->ldc,
+                .add = p->add,
                 .bias = p->bias ? (const REAL *)p->bias + j : NULL,
                 .ahead = (const char *)(b + j),
             };

@@ -36,21 +36,21 @@ enum { TILE_ROWS = 4, TILE_VECS = 3 };
 
 enum { LANES_F = VECTOR_BYTES / (int)sizeof(float), LANES_D = VECTOR_BYTES / (int)sizeof(double) };
 
-typedef float   Vf  __attribute__((vector_size(VECTOR_BYTES)));
-typedef double  Vd  __attribute__((vector_size(VECTOR_BYTES)));
-typedef float   VfU __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
-typedef double  VdU __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
-typedef int32_t Vi  __attribute__((vector_size(VECTOR_BYTES)));
-typedef int64_t Vl  __attribute__((vector_size(VECTOR_BYTES)));
+typedef float Vf __attribute__((vector_size(VECTOR_BYTES)));
+typedef double Vd __attribute__((vector_size(VECTOR_BYTES)));
+typedef float VfU __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef double VdU __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
+typedef int32_t Vi __attribute__((vector_size(VECTOR_BYTES)));
+typedef int64_t Vl __attribute__((vector_size(VECTOR_BYTES)));
 
 #define CPU_INLINE static inline __attribute__((always_inline))
 
-CPU_INLINE Vf   v_splat_f32(float x)              { return x - (Vf){ 0 }; }
-CPU_INLINE Vd   v_splat_f64(double x)             { return x - (Vd){ 0 }; }
-CPU_INLINE Vf   v_load_f32(const float *at)       { return *(const VfU *)at; }
-CPU_INLINE Vd   v_load_f64(const double *at)      { return *(const VdU *)at; }
-CPU_INLINE void v_store_f32(float *at, Vf v)      { *(VfU *)at = v; }
-CPU_INLINE void v_store_f64(double *at, Vd v)     { *(VdU *)at = v; }
+CPU_INLINE Vf v_splat_f32(float x) { return x - (Vf){ 0 }; }
+CPU_INLINE Vd v_splat_f64(double x) { return x - (Vd){ 0 }; }
+CPU_INLINE Vf v_load_f32(const float *at) { return *(const VfU *)at; }
+CPU_INLINE Vd v_load_f64(const double *at) { return *(const VdU *)at; }
+CPU_INLINE void v_store_f32(float *at, Vf v) { *(VfU *)at = v; }
+CPU_INLINE void v_store_f64(double *at, Vd v) { *(VdU *)at = v; }
 
 /* a b + c, rounded once where the machine can */
 #if defined(__AVX512F__)
@@ -107,9 +107,9 @@ CPU_INLINE Vd v_fma_f64(Vd a, Vd b, Vd c) { return a * b + c; }
 #define LOW_D  0, 2
 #define HIGH_D 1, 3
 #endif
-CPU_INLINE Vf v_mix_low_f32(Vf a, Vf b)  { return V_SHUFFLE(a, b, Vi, LOW_F); }
+CPU_INLINE Vf v_mix_low_f32(Vf a, Vf b) { return V_SHUFFLE(a, b, Vi, LOW_F); }
 CPU_INLINE Vf v_mix_high_f32(Vf a, Vf b) { return V_SHUFFLE(a, b, Vi, HIGH_F); }
-CPU_INLINE Vd v_mix_low_f64(Vd a, Vd b)  { return V_SHUFFLE(a, b, Vl, LOW_D); }
+CPU_INLINE Vd v_mix_low_f64(Vd a, Vd b) { return V_SHUFFLE(a, b, Vl, LOW_D); }
 CPU_INLINE Vd v_mix_high_f64(Vd a, Vd b) { return V_SHUFFLE(a, b, Vl, HIGH_D); }
 
 /* the first n lanes only (0 < n <= lanes); the others load as 0 and are not stored */

@@ -3,7 +3,9 @@
 /* ---- the tile -------------------------------------------------------------------------------- */
 
 /* A row of the tile: its sums over k, in up to three vectors. */
-typedef struct { V v0, v1, v2; } N(Row);
+typedef struct {
+    V v0, v1, v2;
+} N(Row);
 
 CPU_INLINE N(Row) N(row_step)(N(Row) sum, int vecs, REAL x, N(Row) b)
 {
@@ -46,13 +48,17 @@ CPU_INLINE void N(row_store)(REAL *c, N(Row) sum, int vecs, int last, bool add)
         N(vector_store)(c + 2 * LANES, sum.v2, last, add);
 }
 
-#define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define EACH_ROW(X)  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define ROW_START(i) N(Row) r##i = start;
-#define ROW_STEP(i)  if (rows > i) r##i = N(row_step)(r##i, vecs, a[i * a_i], b_row);
-#define ROW_STORE(i) if (rows > i) N(row_store)(c + i * c_i, r##i, vecs, some, add);
+#define ROW_STEP(i)                                                                                \
+    if (rows > i)                                                                                  \
+        r##i = N(row_step)(r##i, vecs, a[i * a_i], b_row);
+#define ROW_STORE(i)                                                                               \
+    if (rows > i)                                                                                  \
+        N(row_store)(c + i * c_i, r##i, vecs, some, add);
 
 /* rows and vecs are constants at every call, so the rows of the tile live in registers */
-CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
+CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) * t, int last)
 {
     N(Row) start = { { 0 }, { 0 }, { 0 } };
     if (t->bias) {
@@ -67,7 +73,7 @@ CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
     const ptrdiff_t a_i = t->a_i, a_k = t->a_k, b_k = t->b_k, c_i = t->c_i;
     const char *ahead = t->ahead;
     REAL *const c = t->c;
-    ptrdiff_t touched = 0;                      /* rows of c: one by one, to spare miss buffers   */
+    ptrdiff_t touched = 0; /* rows of c: one by one, to spare miss buffers */
     for (ptrdiff_t k = t->k; k > 0; k--) {
         if (k % 8 == 0) {
             __builtin_prefetch(ahead, 0, 2);
@@ -101,7 +107,7 @@ CPU_INLINE void N(tile_body)(int rows, int vecs, const N(Tile) *t, int last)
 #undef ROW_STEP
 #undef ROW_STORE
 
-CPU_INLINE void N(tile_rows)(int rows, int vecs, const N(Tile) *t, int last)
+CPU_INLINE void N(tile_rows)(int rows, int vecs, const N(Tile) * t, int last)
 {
     if (vecs == 3)
         N(tile_body)(rows, 3, t, last);
@@ -111,7 +117,7 @@ CPU_INLINE void N(tile_rows)(int rows, int vecs, const N(Tile) *t, int last)
         N(tile_body)(rows, 1, t, last);
 }
 
-void N(rt_tile)(int rows, int columns, const N(Tile) *t)
+void N(rt_tile)(int rows, int columns, const N(Tile) * t)
 {
     const int vecs = (columns + LANES - 1) / LANES, last = columns - (vecs - 1) * LANES;
     if (rows == TILE_ROWS) {
@@ -119,7 +125,7 @@ void N(rt_tile)(int rows, int columns, const N(Tile) *t)
         return;
     }
     N(Tile) part = *t;
-    for (int some; rows > 0; rows -= some) {    /* the rest: halves of a tile                     */
+    for (int some; rows > 0; rows -= some) { /* the rest: halves of a tile */
         some = rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
         if (some == 4)
             N(tile_rows)(4, vecs, &part, last);
@@ -141,7 +147,7 @@ CPU_INLINE void N(turn_vectors)(int rows, V turned[LANES])
     for (int width = 1; width < rows; width *= 2) {
         V next[LANES];
         for (int i = 0; i < rows / 2; i++) {
-            next[2 * i]     = N(v_mix_low)(turned[i], turned[i + rows / 2]);
+            next[2 * i] = N(v_mix_low)(turned[i], turned[i + rows / 2]);
             next[2 * i + 1] = N(v_mix_high)(turned[i], turned[i + rows / 2]);
         }
         for (int i = 0; i < rows; i++)

@@ -11,29 +11,30 @@
 
 #include "data/data.h"
 
-#define SPLIT_KEY 0x73706c6974726f77u           /* "splitrow": apart from the keys of epochs      */
+#define SPLIT_KEY 0x73706c6974726f77u /* "splitrow": apart from the keys of epochs */
 
 typedef struct {
-    const char *at;                             /* text without quotes                            */
-    size_t      len;
-    int64_t     line, column;                   /* where it starts                                */
+    const char *at; /* text without quotes */
+    size_t len;
+    int64_t line, column; /* where it starts */
 } Field;
 
 typedef struct {
-    RtData     *d;
+    RtData *d;
     const char *file;
-    char       *text;
-    size_t      len, at;
-    int64_t     line;
-    size_t      line_start;
-    Field      *names;                          /* of the columns, with a header                  */
-    Field      *fields;                         /* of the row in work                             */
-    int         n_columns;
-    DataTable  *table;
+    char *text;
+    size_t len, at;
+    int64_t line;
+    size_t line_start;
+    Field *names;  /* of the columns, with a header */
+    Field *fields; /* of the row in work */
+    int n_columns;
+    DataTable *table;
 } Csv;
 
-__attribute__((noreturn, format(printf, 4, 5)))
-static void csv_fail(const Csv *c, int64_t line, int64_t column, const char *fmt, ...)
+__attribute__((noreturn, format(printf, 4, 5))) static void csv_fail(const Csv *c, int64_t line,
+                                                                     int64_t column,
+                                                                     const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -117,7 +118,7 @@ static double scale_ten(uint64_t exact, int exponent)
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
     if (exact < (uint64_t)1 << 53 && exponent >= 0 && exponent <= 22)
-        return (double)exact * ten[exponent];   /* one rounding: correct                          */
+        return (double)exact * ten[exponent]; /* one rounding: correct */
     if (exact < (uint64_t)1 << 53 && exponent < 0 && exponent >= -22)
         return (double)exact / ten[-exponent];
     return (double)((long double)exact * powl(10.0L, exponent));
@@ -284,8 +285,10 @@ static void map_columns(const Csv *c, DataMap *map)
 {
     const RtMap *m = map->map;
     if (m->kind == RT_MAP_WINDOW)
-        rt_fail(RT_EXIT_FAIL, "%s: input %s wants a window, but a csv file has columns: col(..) or "
-                "cols(..) is wanted", m->where, map->input->name);
+        rt_fail(RT_EXIT_FAIL,
+                "%s: input %s wants a window, but a csv file has columns: col(..) or "
+                "cols(..) is wanted",
+                m->where, map->input->name);
     if (m->kind == RT_MAP_COL && m->column) {
         if (!c->d->t.header)
             rt_fail(RT_EXIT_FAIL,
@@ -370,7 +373,7 @@ static void csv_read(RtData *d, int part)
     c.text = rt_read_file(c.file, PTRDIFF_MAX, &c.len);
     data_hash_more(d, c.text, c.len);
     if (c.len >= 3 && memcmp(c.text, "\xef\xbb\xbf", 3) == 0) {
-        c.at = 3;                               /* a byte order mark                              */
+        c.at = 3; /* a byte order mark */
         c.line_start = 3;
     }
     if (only_line_ends_follow(&c))

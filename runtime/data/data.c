@@ -29,7 +29,7 @@ void data_hash_more(RtData *d, const void *at, size_t n)
 
 int64_t data_cut(double split, int64_t n)
 {
-    if (split <= 0 || split >= 1)               /* not given: all of it trains                    */
+    if (split <= 0 || split >= 1) /* not given: all of it trains */
         return n;
     const int64_t cut = (int64_t)floor(split * (double)n + 1e-6);
     return cut > n ? n : cut;
@@ -68,8 +68,9 @@ const char *data_hint_size(const DataMap *map, int64_t n, char text[160])
 void data_fail_missing(int part, const char *path, int error)
 {
     rt_fail(RT_EXIT_FAIL, "%s: %s; %s", path, error == ENOENT ? "no such file" : strerror(error),
-            part == RT_SPLIT_TRAIN ? "--data FILE names the training data"
-            : "--val-data FILE names the validation data, none takes a share of --data");
+            part == RT_SPLIT_TRAIN
+                ? "--data FILE names the training data"
+                : "--val-data FILE names the validation data, none takes a share of --data");
 }
 
 /* ---- maps ------------------------------------------------------------------------------------ */
@@ -180,8 +181,8 @@ void rt_data_close(RtData *d)
     rt_free(d);
 }
 
-uint64_t  rt_data_hash(const RtData *d) { return d->hash; }
-int64_t   rt_data_samples(const RtData *d, RtSplit split) { return d->samples[split]; }
+uint64_t rt_data_hash(const RtData *d) { return d->hash; }
+int64_t rt_data_samples(const RtData *d, RtSplit split) { return d->samples[split]; }
 ptrdiff_t rt_data_tail(const RtData *d, RtSplit split) { return d->tail[split]; }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -234,7 +235,7 @@ static double column_value(const RtData *d, const DataMap *map, int i, int64_t s
     switch (map->type) {
     case RT_F64: return ((const double *)at)[place];
     case RT_F32: return ((const float *)at)[place];
-    default:     return ((const int32_t *)at)[place];
+    default: return ((const int32_t *)at)[place];
     }
 }
 
@@ -271,7 +272,8 @@ static void fit_param(const RtData *d, const RtModel *m, const RtParam *q, void 
         double v = column_fit(d, i, elems == 1 ? 0 : e, elems == 1 ? d->map[i].elems : e + 1, std);
         if (std && !(v > 0)) {
             rt_warn("%s: element %td of %s is constant in the training data; its standard "
-                    "deviation is set to 1", q->where, e, d->map[i].input->name);
+                    "deviation is set to 1",
+                    q->where, e, d->map[i].input->name);
             v = 1;
         }
         if (m->real == RT_F64)

@@ -8,69 +8,73 @@
 
 #include "run.h"
 
-typedef struct {                                /* how one input is taken from the data          */
-    const RtMap   *map;
+typedef struct { /* how one input is taken from the data */
+    const RtMap *map;
     const RtInput *input;
-    ptrdiff_t      lo, hi;                      /* positions in the window, or columns           */
-    ptrdiff_t      elems;                       /* of one sample                                 */
-    RtType         type;
+    ptrdiff_t lo, hi; /* positions in the window, or columns */
+    ptrdiff_t elems;  /* of one sample */
+    RtType type;
 } DataMap;
 
-typedef struct {                                /* consecutive tokens of one file                */
+typedef struct { /* consecutive tokens of one file */
     const char *file;
-    const void *at;                             /* the first token                               */
-    int         width;                          /* bytes of a token: 1, 2 or 4                   */
-    int64_t     n;
-    int64_t     samples;                        /* of all segments up to and including this one  */
+    const void *at; /* the first token */
+    int width;      /* bytes of a token: 1, 2 or 4 */
+    int64_t n;
+    int64_t samples; /* of all segments up to and including this one */
 } DataSegment;
 
-typedef struct { DataSegment *segment; int n; int64_t tokens; } DataStream;
+typedef struct {
+    DataSegment *segment;
+    int n;
+    int64_t tokens;
+} DataStream;
 
-typedef struct {                                /* the code points that are tokens, ascending    */
-    int32_t *code;                              /* NULL: tokens are bytes                        */
-    int32_t  n;
-    char   (*text)[5];                          /* each as UTF-8                                 */
-    char    *json;
+typedef struct {   /* the code points that are tokens, ascending */
+    int32_t *code; /* NULL: tokens are bytes */
+    int32_t n;
+    char (*text)[5]; /* each as UTF-8 */
+    char *json;
 } DataVocab;
 
-typedef struct {                                /* columns that maps use, row by row             */
+typedef struct { /* columns that maps use, row by row */
     int64_t rows;
-    void   *at[RT_MAX_DIMS];                    /* per map: [rows][elems] of its type            */
+    void *at[RT_MAX_DIMS]; /* per map: [rows][elems] of its type */
 } DataTable;
 
 typedef struct DataOwned {
-    void  *at;
-    size_t mapped;                              /* bytes of a mapped file; 0 = allocated         */
+    void *at;
+    size_t mapped; /* bytes of a mapped file; 0 = allocated */
     struct DataOwned *next;
 } DataOwned;
 
 struct RtData {
     const RtModel *m;
-    RtTrain     t;
-    const char *path[2];                        /* training, validation; equal when split        */
-    DataMap     map[RT_MAX_DIMS];
-    int         n_maps;
-    uint64_t    hash;
-    ptrdiff_t   dims[RT_MAX_DIMS];
-    int64_t     samples[2];
+    RtTrain t;
+    const char *path[2]; /* training, validation; equal when split */
+    DataMap map[RT_MAX_DIMS];
+    int n_maps;
+    uint64_t hash;
+    ptrdiff_t dims[RT_MAX_DIMS];
+    int64_t samples[2];
     /* sequences */
-    DataStream  stream[2];
-    bool        has_vocab;
-    DataVocab   vocab;
-    ptrdiff_t   span;                           /* tokens from the first to the last of a window */
-    ptrdiff_t   length;                         /* tokens of the longest map: step of validation */
-    ptrdiff_t   tail[2];
+    DataStream stream[2];
+    bool has_vocab;
+    DataVocab vocab;
+    ptrdiff_t span;   /* tokens from the first to the last of a window */
+    ptrdiff_t length; /* tokens of the longest map: step of validation */
+    ptrdiff_t tail[2];
     /* tables */
-    DataTable   table[2];                       /* the second one only if validation has a file  */
-    int64_t    *row[2];                         /* row of each sample                            */
-    DataOwned  *owned;                          /* memory and maps that live as long as the data */
+    DataTable table[2]; /* the second one only if validation has a file */
+    int64_t *row[2];    /* row of each sample */
+    DataOwned *owned;   /* memory and maps that live as long as the data */
 };
 
 /* ---- data.c ---------------------------------------------------------------------------------- */
 
-void data_own(RtData *d, void *at, size_t mapped);          /* released by rt_data_close        */
-void data_hash_more(RtData *d, const void *at, size_t n);   /* mixes the bytes into d->hash      */
-int64_t data_cut(double split, int64_t n);                  /* share of n that trains            */
+void data_own(RtData *d, void *at, size_t mapped);        /* released by rt_data_close */
+void data_hash_more(RtData *d, const void *at, size_t n); /* mixes the bytes into d->hash */
+int64_t data_cut(double split, int64_t n);                /* share of n that trains */
 /* "x: int in 0..65 (a.model:3)" */
 const char *data_input_text(const DataMap *map, char text[160]);
 /* "; compile with gradcc -D V=65", or nothing where that is no help */
@@ -83,11 +87,11 @@ bool data_in_range(const RtInput *input, int64_t v);
 void data_open_text(RtData *d, const char *vocab);
 void data_open_tokens(RtData *d);
 void data_open_csv(RtData *d);
-void data_read_vocab(RtData *d, const char *json);          /* of a checkpoint                   */
+void data_read_vocab(RtData *d, const char *json); /* of a checkpoint */
 
 /* ---- window.c: samples of sequences ---------------------------------------------------------- */
 
-void data_plan_windows(RtData *d);              /* counts samples; checks ranges of tokens       */
+void data_plan_windows(RtData *d); /* counts samples; checks ranges of tokens */
 void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row,
                       void *const *inputs);
 void data_fill_rest(const RtData *d, RtSplit split, void *const *inputs);

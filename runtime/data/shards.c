@@ -14,16 +14,26 @@
 
 enum { HEADER_INTS = 256, HEADER_BYTES = HEADER_INTS * 4 };
 
-typedef struct { int32_t magic, version; int width; const char *name; } ShardKind;
+typedef struct {
+    int32_t magic, version;
+    int width;
+    const char *name;
+} ShardKind;
 
 static const ShardKind kinds[] = {
     { 20240520, 1, 2, "GPT-2" },
     { 20240801, 7, 4, "Llama-3" },
 };
 
-static const struct { int32_t magic; const char *what; } others[] = {
-    { 20240522, "an evaluation file (HellaSwag)" }, { 20240326, "a model" },
-    { 20240327, "a debug state" }, { 20240328, "a tokenizer" }, { 20240527, "a training state" },
+static const struct {
+    int32_t magic;
+    const char *what;
+} others[] = {
+    { 20240522, "an evaluation file (HellaSwag)" },
+    { 20240326, "a model" },
+    { 20240327, "a debug state" },
+    { 20240328, "a tokenizer" },
+    { 20240527, "a training state" },
 };
 
 static const ShardKind *shard_kind(const char *file, int32_t magic, int32_t version)
@@ -79,11 +89,10 @@ static DataSegment shard_open(RtData *d, const char *file)
         rt_fail(RT_EXIT_FAIL,
                 "%s: the header promises %d tokens of %d bytes, the file has %lld bytes of "
                 "tokens: it is %s",
-                file, header[2], kind->width, (long long)found,
-                longer ? "longer" : "truncated");
+                file, header[2], kind->width, (long long)found, longer ? "longer" : "truncated");
     data_hash_more(d, at, bytes);
-    return (DataSegment){ .file = file, .at = at + HEADER_BYTES, .width = kind->width,
-                          .n = header[2] };
+    return (
+        DataSegment){ .file = file, .at = at + HEADER_BYTES, .width = kind->width, .n = header[2] };
 }
 
 static void stream_open(RtData *d, int part, const char *pattern)

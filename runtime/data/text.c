@@ -10,7 +10,11 @@
 
 enum { CODE_POINTS = 0x110000 };
 
-typedef struct { const char *file; const uint8_t *at; size_t len; } Text;
+typedef struct {
+    const char *file;
+    const uint8_t *at;
+    size_t len;
+} Text;
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
@@ -135,8 +139,9 @@ void data_read_vocab(RtData *d, const char *text)
         const json_t *item = json_array_get(list, i);
         const size_t len = json_is_string(item) ? json_string_length(item) : 0;
         int length = 0;
-        const int32_t code =
-            len ? rt_utf8_decode((const uint8_t *)json_string_value(item), len, &length) : -1;
+        const int32_t code = len ? rt_utf8_decode((const uint8_t *)json_string_value(item), len,
+                                                  &length)
+                                 : -1;
         if (length == 0 || (size_t)length != len || (i > 0 && code <= v->code[i - 1]))
             rt_fail(RT_EXIT_FAIL,
                     "the vocabulary of the checkpoint: entry %zu is no single character "
@@ -175,8 +180,8 @@ static void ids_put(void *at, int width, int64_t i, int32_t id)
         ((int32_t *)at)[i] = id;
 }
 
-__attribute__((noreturn))
-static void text_fail_unknown(const Text *text, size_t at, int32_t code, int32_t n)
+__attribute__((noreturn)) static void text_fail_unknown(const Text *text, size_t at, int32_t code,
+                                                        int32_t n)
 {
     char place[320], character[5], shown[16] = "";
     utf8_encode(code, character);

@@ -10,8 +10,8 @@
 static int64_t segment_get(const DataSegment *s, int64_t i)
 {
     switch (s->width) {
-    case 1:  return ((const uint8_t *)s->at)[i];
-    case 2:  return ((const uint16_t *)s->at)[i];
+    case 1: return ((const uint8_t *)s->at)[i];
+    case 2: return ((const uint16_t *)s->at)[i];
     default: return ((const uint32_t *)s->at)[i];
     }
 }
@@ -74,8 +74,10 @@ static void plan_length(RtData *d)
         const DataMap *map = &d->map[i];
         const ptrdiff_t length = map->hi - map->lo;
         if (map->map->kind != RT_MAP_WINDOW)
-            rt_fail(RT_EXIT_FAIL, "%s: input %s wants a column, but the data are a sequence: "
-                    "window(..) is wanted", map->map->where, map->input->name);
+            rt_fail(RT_EXIT_FAIL,
+                    "%s: input %s wants a column, but the data are a sequence: "
+                    "window(..) is wanted",
+                    map->map->where, map->input->name);
         if (map->lo < 0 || length < 1)
             rt_fail(RT_EXIT_FAIL, "%s: window(%td..%td) of input %s is empty or starts before 0",
                     map->map->where, map->lo, map->hi, map->input->name);
@@ -87,7 +89,7 @@ static void plan_length(RtData *d)
         shortest = length < shortest ? length : shortest;
     }
     if (shortest != d->length)
-        shortest = 0;                           /* a shorter last window would not be uniform    */
+        shortest = 0; /* a shorter last window would not be uniform */
     for (int part = 0; part < 2 && shortest; part++)
         for (int i = 0; i < d->stream[part].n; i++) {
             const int64_t n = d->stream[part].segment[i].n - (d->span - d->length);
@@ -112,9 +114,10 @@ void data_plan_windows(RtData *d)
         }
     }
     if (d->stream[0].n > 0 && d->samples[0] == 0)
-        rt_fail(RT_EXIT_FAIL, "%s: %lld tokens to train on, one window takes %td: more data or "
-                "shorter windows are wanted (--dims)", d->path[0], (long long)d->stream[0].tokens,
-                d->span);
+        rt_fail(RT_EXIT_FAIL,
+                "%s: %lld tokens to train on, one window takes %td: more data or "
+                "shorter windows are wanted (--dims)",
+                d->path[0], (long long)d->stream[0].tokens, d->span);
 }
 
 /* ---- filling --------------------------------------------------------------------------------- */
@@ -148,7 +151,7 @@ void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t 
 {
     const DataStream *stream = &d->stream[split];
     int low = 0, high = stream->n - 1;
-    while (low < high) {                        /* the first segment with more samples           */
+    while (low < high) { /* the first segment with more samples */
         const int middle = (low + high) / 2;
         if (stream->segment[middle].samples > sample)
             high = middle;

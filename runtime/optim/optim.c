@@ -36,11 +36,11 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
         }
     }
     qsort(whole, k, sizeof *whole, piece_compare);
-    size_t joined = 0;                          /* neighbours of one kind become one             */
+    size_t joined = 0; /* neighbours of one kind become one */
     for (size_t i = 0; i < k; i++)
-        if (joined && whole[joined-1].to == whole[i].from
-            && whole[joined-1].decay == whole[i].decay)
-            whole[joined-1].to = whole[i].to;
+        if (joined && whole[joined - 1].to == whole[i].from
+            && whole[joined - 1].decay == whole[i].decay)
+            whole[joined - 1].to = whole[i].to;
         else
             whole[joined++] = whole[i];
 
@@ -58,14 +58,11 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
     return piece;
 }
 
-int rt_optim_states(const RtTrain *t)
-{
-    return t->optimizer == RT_SGD ? t->momentum != 0 : 2;
-}
+int rt_optim_states(const RtTrain *t) { return t->optimizer == RT_SGD ? t->momentum != 0 : 2; }
 
 /* ---- finite? norm --------------------------------------------------------------------------- */
 
-enum { LANES = 16 };                            /* partial sums, added in a fixed tree           */
+enum { LANES = 16 }; /* partial sums, added in a fixed tree */
 
 static double lanes_add(double lane[LANES])
 {
@@ -81,7 +78,7 @@ static double squares_f32(const float *g, ptrdiff_t n)
     double lane[LANES] = { 0 };
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        #pragma omp simd
+#pragma omp simd
         for (int k = 0; k < LANES; k++)
             lane[k] = fma((double)g[i + k], (double)g[i + k], lane[k]);
     for (; i < n; i++)
@@ -95,7 +92,7 @@ static double squares_f64(const double *g, ptrdiff_t n, double scale)
     double lane[LANES] = { 0 };
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        #pragma omp simd
+#pragma omp simd
         for (int k = 0; k < LANES; k++) {
             const double a = g[i + k] * scale + g[i + k] * 0;
             lane[k] = fma(a, a, lane[k]);
@@ -118,12 +115,12 @@ static double squares_all(const RtRun *run, double scale)
 {
     const RtState *state = run->state;
     const bool wide = run->model->real == RT_F64;
-    #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
+#pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
     for (int i = 0; i < state->n_pieces; i++) {
         const RtPiece q = state->pieces[i];
-        state->piece_sums[i] = wide
-            ? squares_f64((const double *)run->d_p + q.from, q.to - q.from, scale)
-            : squares_f32((const float *)run->d_p + q.from, q.to - q.from);
+        state->piece_sums[i] = wide ? squares_f64((const double *)run->d_p + q.from, q.to - q.from,
+                                                  scale)
+                                    : squares_f32((const float *)run->d_p + q.from, q.to - q.from);
     }
     return sum_tree(state->piece_sums, state->n_pieces);
 }
@@ -131,7 +128,7 @@ static double squares_all(const RtRun *run, double scale)
 void rt_finite_and_norm(RtRun *run, RtStep *s)
 {
     double squares = squares_all(run, 1), scale = 1;
-    if (isinf(squares) && run->model->real == RT_F64) {     /* finite, but its squares are not    */
+    if (isinf(squares) && run->model->real == RT_F64) { /* finite, but its squares are not */
         scale = 0x1p-600;
         squares = squares_all(run, scale);
     }
@@ -155,51 +152,50 @@ void rt_clip(RtRun *run, RtStep *s)
 
 typedef struct {
     double factor, lr, decay, momentum, beta1, beta2, eps;
-    double rate, root;                          /* lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)     */
-    bool   nesterov, decoupled;
+    double rate, root; /* lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
+    bool nesterov, decoupled;
 } Update;
 
 #define SGD_PIECE(real, sfx)                                                                       \
-static void sgd_##sfx(real *restrict p, real *restrict m, const real *restrict d, ptrdiff_t n,     \
-                      Update u)                                                                    \
-{                                                                                                  \
-    const real factor = (real)u.factor, lr = (real)u.lr, decay = (real)u.decay;                    \
-    const real momentum = (real)u.momentum, ahead = u.nesterov ? momentum : 1;                     \
-    const real own = u.nesterov ? 1 : 0;                                                           \
-    if (!m) {                                                                                      \
-        _Pragma("omp simd")                                                                        \
-        for (ptrdiff_t i = 0; i < n; i++)                                                          \
-            p[i] -= lr * (factor * d[i] + decay * p[i]);                                           \
-        return;                                                                                    \
-    }                                                                                              \
-    _Pragma("omp simd")                                                                            \
-    for (ptrdiff_t i = 0; i < n; i++) {                                                            \
-        const real g = factor * d[i] + decay * p[i];                                               \
-        const real mean = momentum * m[i] + g;                                                     \
-        m[i] = mean;                                                                               \
-        p[i] -= lr * (own * g + ahead * mean);                                                     \
-    }                                                                                              \
-}
+    static void sgd_##sfx(real *restrict p, real *restrict m, const real *restrict d, ptrdiff_t n, \
+                          Update u)                                                                \
+    {                                                                                              \
+        const real factor = (real)u.factor, lr = (real)u.lr, decay = (real)u.decay;                \
+        const real momentum = (real)u.momentum, ahead = u.nesterov ? momentum : 1;                 \
+        const real own = u.nesterov ? 1 : 0;                                                       \
+        if (!m) {                                                                                  \
+            _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                  \
+                p[i] -= lr * (factor * d[i] + decay * p[i]);                                       \
+            return;                                                                                \
+        }                                                                                          \
+        _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                      \
+        {                                                                                          \
+            const real g = factor * d[i] + decay * p[i];                                           \
+            const real mean = momentum * m[i] + g;                                                 \
+            m[i] = mean;                                                                           \
+            p[i] -= lr * (own * g + ahead * mean);                                                 \
+        }                                                                                          \
+    }
 
 #define ADAM_PIECE(real, sfx)                                                                      \
-static void adam_##sfx(real *restrict p, real *restrict m, real *restrict v,                       \
-                       const real *restrict d, ptrdiff_t n, Update u)                              \
-{                                                                                                  \
-    const real factor = (real)u.factor, rate = (real)u.rate, root = (real)u.root;                  \
-    const real eps = (real)u.eps, beta1 = (real)u.beta1, beta2 = (real)u.beta2;                    \
-    const real more1 = (real)(1 - u.beta1), more2 = (real)(1 - u.beta2);                           \
-    const real keep = u.decoupled ? (real)(1 - u.lr * u.decay) : 1;                                \
-    const real pull = u.decoupled ? 0 : (real)u.decay;                                             \
-    _Pragma("omp simd")                                                                            \
-    for (ptrdiff_t i = 0; i < n; i++) {                                                            \
-        const real g = factor * d[i] + pull * p[i];                                                \
-        const real mean = beta1 * m[i] + more1 * g;                                                \
-        const real square = beta2 * v[i] + more2 * (g * g);                                        \
-        m[i] = mean;                                                                               \
-        v[i] = square;                                                                             \
-        p[i] = keep * p[i] - rate * mean / (rt_sqrt_##sfx(square) * root + eps);                   \
-    }                                                                                              \
-}
+    static void adam_##sfx(real *restrict p, real *restrict m, real *restrict v,                   \
+                           const real *restrict d, ptrdiff_t n, Update u)                          \
+    {                                                                                              \
+        const real factor = (real)u.factor, rate = (real)u.rate, root = (real)u.root;              \
+        const real eps = (real)u.eps, beta1 = (real)u.beta1, beta2 = (real)u.beta2;                \
+        const real more1 = (real)(1 - u.beta1), more2 = (real)(1 - u.beta2);                       \
+        const real keep = u.decoupled ? (real)(1 - u.lr * u.decay) : 1;                            \
+        const real pull = u.decoupled ? 0 : (real)u.decay;                                         \
+        _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                      \
+        {                                                                                          \
+            const real g = factor * d[i] + pull * p[i];                                            \
+            const real mean = beta1 * m[i] + more1 * g;                                            \
+            const real square = beta2 * v[i] + more2 * (g * g);                                    \
+            m[i] = mean;                                                                           \
+            v[i] = square;                                                                         \
+            p[i] = keep * p[i] - rate * mean / (rt_sqrt_##sfx(square) * root + eps);               \
+        }                                                                                          \
+    }
 
 SGD_PIECE(float, f32)
 SGD_PIECE(double, f64)
@@ -238,13 +234,19 @@ static void update_all(RtRun *run, const RtStep *s, bool decoupled)
     const RtTrain *t = &run->state->opt->train;
     const double applied = (double)(s->applied + 1);
     const Update u = {
-        .factor = s->factor, .lr = s->lr, .decay = t->weight_decay, .momentum = t->momentum,
-        .beta1 = t->beta1, .beta2 = t->beta2, .eps = t->eps, .nesterov = t->nesterov,
+        .factor = s->factor,
+        .lr = s->lr,
+        .decay = t->weight_decay,
+        .momentum = t->momentum,
+        .beta1 = t->beta1,
+        .beta2 = t->beta2,
+        .eps = t->eps,
+        .nesterov = t->nesterov,
         .rate = s->lr / (1 - pow(t->beta1, applied)),
         .root = 1 / sqrt(1 - pow(t->beta2, applied)),
         .decoupled = decoupled,
     };
-    #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
+#pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
     for (int i = 0; i < run->state->n_pieces; i++)
         update_piece(run, run->state->pieces[i], u);
 }

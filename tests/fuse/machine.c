@@ -8,10 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t dim_of(const Machine *m, const Dim *d)
-{
-    return d ? dim_eval(d, m->env->dims) : 0;
-}
+static int64_t dim_of(const Machine *m, const Dim *d) { return d ? dim_eval(d, m->env->dims) : 0; }
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
@@ -97,10 +94,10 @@ static double *cell(Machine *m, const Step *s, int arg, int64_t at)
 static bool adds(const Machine *m, AddKind add)
 {
     switch (add) {
-    case ADD_NEVER:      return false;
-    case ADD_ALWAYS:     return true;
-    case ADD_FLAG:       return m->add;
-    case ADD_LATER:      return !m->first;
+    case ADD_NEVER: return false;
+    case ADD_ALWAYS: return true;
+    case ADD_FLAG: return m->add;
+    case ADD_LATER: return !m->first;
     case ADD_FLAG_LATER: return m->add || !m->first;
     }
     return false;
@@ -117,13 +114,13 @@ static void put(Machine *m, const Step *s, int arg, int64_t at, AddKind add, dou
 static double draw(const Machine *m, const Value *v, const double *iter, int64_t sample,
                    int64_t element)
 {
-    Node   fake = { .op = v->op, .n_in = v->n_in, .attr = { .stream = v->stream } };
-    Type   line = { v->dtype, 0, { NULL } };
+    Node fake = { .op = v->op, .n_in = v->n_in, .attr = { .stream = v->stream } };
+    Type line = { v->dtype, 0, { NULL } };
     Tensor in[4], out = { .rank = 1, .elems = element + 1, .dim = { element + 1 } };
     const Tensor *ins[4];
     EvalEnv env = *m->env;
-    Graph  g = { .program = m->p };
-    if (element < 0 || sample < 0)              /* outside of a guard: chosen by nobody */
+    Graph g = { .program = m->p };
+    if (element < 0 || sample < 0) /* outside of a guard: chosen by nobody */
         return 0;
     fake.graph = &g;
     fake.type = &line;
@@ -161,17 +158,17 @@ static double draw(const Machine *m, const Value *v, const double *iter, int64_t
 /* ---- map kernels ---------------------------------------------------------------------------- */
 
 typedef struct {
-    Machine      *m;
-    const Step   *s;
+    Machine *m;
+    const Step *s;
     const Kernel *k;
-    int64_t       size[AXES_MAX], at[AXES_MAX];
-    double       *value;
-    int          *stamp;                        /* of which row or element a value is           */
-    int           row, elem;                    /* stamps                                       */
-    double       *column;                       /* [effect][row element]                        */
-    double       *total;
-    double       *reduced;                      /* being summed                                 */
-    int64_t      *place;
+    int64_t size[AXES_MAX], at[AXES_MAX];
+    double *value;
+    int *stamp;     /* of which row or element a value is */
+    int row, elem;  /* stamps */
+    double *column; /* [effect][row element] */
+    double *total;
+    double *reduced; /* being summed */
+    int64_t *place;
 } Map2;
 
 static int64_t index_of(Map2 *c, const Access *a)
@@ -187,8 +184,8 @@ static double value_of(Map2 *c, int i);
 static double point(Map2 *c, const Value *v)
 {
     double x[4];
-    Type   t = { v->dtype, 0, { NULL } };
-    Node   fake = { .op = v->kind == VAL_CAST ? OP_CAST : v->op, .n_in = v->n_in, .type = &t };
+    Type t = { v->dtype, 0, { NULL } };
+    Node fake = { .op = v->kind == VAL_CAST ? OP_CAST : v->op, .n_in = v->n_in, .type = &t };
     Tensor in[4], out = { .elems = 1, .at = &x[3] };
     const Tensor *ins[4];
     for (int i = 0; i < v->n_in; i++) {
@@ -214,14 +211,14 @@ static double compute(Map2 *c, const Value *v)
 {
     double iter[4];
     switch (v->kind) {
-    case VAL_LOAD:   return load(c, v);
-    case VAL_CONST:  return v->number;
-    case VAL_DIM:    return (double)dim_of(c->m, v->dim);
-    case VAL_AXIS:   return (double)c->at[v->axis];
-    case VAL_ITER:   return (double)c->m->iter[v->axis];
-    case VAL_SEED:   return c->m->env->seeds[v->slot];
+    case VAL_LOAD: return load(c, v);
+    case VAL_CONST: return v->number;
+    case VAL_DIM: return (double)dim_of(c->m, v->dim);
+    case VAL_AXIS: return (double)c->at[v->axis];
+    case VAL_ITER: return (double)c->m->iter[v->axis];
+    case VAL_SEED: return c->m->env->seeds[v->slot];
     case VAL_POINT:
-    case VAL_CAST:   return point(c, v);
+    case VAL_CAST: return point(c, v);
     case VAL_DRAW:
         for (int i = 0; i < v->n_in; i++)
             iter[i] = value_of(c, v->in[i]);
@@ -265,7 +262,7 @@ static void effects(Map2 *c, int phase, Level level, int64_t e)
     for (int i = 0; i < c->k->effects.len; i++) {
         const Effect *f = &c->k->effects.at[i];
         Level l = c->k->values.at[f->value].level;
-        bool  varies = f->kind == EFFECT_COLUMN;
+        bool varies = f->kind == EFFECT_COLUMN;
         for (int a = 0; a < c->k->n_axes && f->kind != EFFECT_TOTAL; a++) {
             bool inner = !c->k->has_row || a == c->k->n_axes - 1;
             varies |= inner && f->access.stride[a] != NULL;
@@ -327,8 +324,8 @@ static void row(Map2 *c)
 static void run_map(Machine *m, const Step *s)
 {
     const Kernel *k = s->kernel;
-    Arena  *a = arena_new();
-    Map2    c = { .m = m, .s = s, .k = k };
+    Arena *a = arena_new();
+    Map2 c = { .m = m, .s = s, .k = k };
     int64_t rows = 1;
     c.row = c.elem = 1;
     for (int i = 0; i < k->n_axes; i++) {
@@ -341,7 +338,7 @@ static void run_map(Machine *m, const Step *s)
     c.place = NEW_ARRAY(a, int64_t, k->values.len + 1);
     c.stamp = NEW_ARRAY(a, int, k->values.len + 1);
     c.total = NEW_ARRAY(a, double, k->effects.len + 1);
-    c.column = NEW_ARRAY(a, double, (int64_t)k->effects.len * width + 1);
+    c.column = NEW_ARRAY(a, double, (int64_t)k->effects.len *width + 1);
     for (int64_t r = 0; r < rows; r++) {
         int64_t rest = r;
         for (int i = k->n_axes - 1 - k->has_row; i >= 0; i--) {
@@ -416,12 +413,12 @@ static void scores(Machine *m, const Step *s, int arg_q, int arg_k, const int64_
 static void run_attention(Machine *m, const Step *s)
 {
     const Attention *p = &s->kernel->attention;
-    Arena  *a = arena_new();
+    Arena *a = arena_new();
     int64_t H = dim_of(m, p->H), T = dim_of(m, p->T), S = dim_of(m, p->S), E = dim_of(m, p->E);
     double *x = NEW_ARRAY(a, double, S + 1);
     for (int64_t r = 0; r < dim_of(m, p->B) * H * T; r++) {
         int64_t at[3] = { r / (H * T), r / T % H, r % T };
-        double  top = -INFINITY, sum = 0;
+        double top = -INFINITY, sum = 0;
         scores(m, s, 2, 3, at, x);
         for (int64_t j = 0; j < S; j++)
             top = x[j] > top ? x[j] : top;
@@ -455,7 +452,7 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
 {
     const Attention *p = &s->kernel->attention;
     int64_t D = dim_of(m, p->D), E = dim_of(m, p->E), S = dim_of(m, p->S);
-    double  scale = p->scale != 0 ? p->scale : 1 / sqrt((double)D), own = 0;
+    double scale = p->scale != 0 ? p->scale : 1 / sqrt((double)D), own = 0;
     int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]);
     int64_t y0 = head_at(m, &p->y, at[0], at[1], at[2]);
     int64_t g0 = head_at(m, &p->d_y, at[0], at[1], at[2]);
@@ -466,7 +463,7 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
     for (int64_t j = 0; j < S; j++) {
         if (x[j] == -INFINITY)
             continue;
-        double  w = exp(x[j] - *cell(m, s, 7, r)), d = -own;
+        double w = exp(x[j] - *cell(m, s, 7, r)), d = -own;
         int64_t k0 = head_at(m, &p->k, at[0], at[1], j), v0 = head_at(m, &p->v, at[0], at[1], j);
         int64_t dk0 = head_at(m, &p->d_k, at[0], at[1], j);
         int64_t dv0 = head_at(m, &p->d_v, at[0], at[1], j);
@@ -484,7 +481,7 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
 static void run_attention_grad(Machine *m, const Step *s)
 {
     const Attention *p = &s->kernel->attention;
-    Arena  *a = arena_new();
+    Arena *a = arena_new();
     int64_t H = dim_of(m, p->H), T = dim_of(m, p->T);
     double *x = NEW_ARRAY(a, double, dim_of(m, p->S) + 1);
     zero_heads(m, s, 0, &p->d_q, p->T, p->D);
@@ -505,8 +502,8 @@ static void run_scatter(Machine *m, const Step *s)
         *cell(m, s, 0, i) = 0;
     for (int64_t i = 0; i < dim_of(m, p->n_ids); i++)
         for (int64_t e = 0; e < width; e++)
-            *cell(m, s, 0, (int64_t)*cell(m, s, 1, i) * width + e)
-                += *cell(m, s, 2, i * dim_of(m, p->row_step) + e);
+            *cell(m, s, 0, (int64_t)*cell(m, s, 1, i) * width + e) += *cell(
+                m, s, 2, i * dim_of(m, p->row_step) + e);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
@@ -516,7 +513,7 @@ static void run_steps(Machine *m, const Steps *steps, int depth);
 static void run_loop(Machine *m, const Step *s, int depth)
 {
     int64_t trip = dim_of(m, s->loop->trip);
-    bool    outer = m->first;
+    bool outer = m->first;
     for (int64_t i = 0; i < trip; i++) {
         m->iter[depth] = s->loop->reverse ? trip - 1 - i : i;
         m->first = i == 0;
@@ -535,16 +532,13 @@ static void run_steps(Machine *m, const Steps *steps, int depth)
             continue;
         }
         switch (s->kernel->kind) {
-        case KERNEL_MAP:            run_map(m, s); break;
-        case KERNEL_MATMUL:         run_matmul(m, s); break;
-        case KERNEL_ATTENTION:      run_attention(m, s); break;
+        case KERNEL_MAP: run_map(m, s); break;
+        case KERNEL_MATMUL: run_matmul(m, s); break;
+        case KERNEL_ATTENTION: run_attention(m, s); break;
         case KERNEL_ATTENTION_GRAD: run_attention_grad(m, s); break;
-        case KERNEL_SCATTER:        run_scatter(m, s); break;
+        case KERNEL_SCATTER: run_scatter(m, s); break;
         }
     }
 }
 
-void machine_run(Machine *m)
-{
-    run_steps(m, &m->r->steps, 0);
-}
+void machine_run(Machine *m) { run_steps(m, &m->r->steps, 0); }

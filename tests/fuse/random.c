@@ -12,15 +12,15 @@
 enum { POOL_MAX = 96, STEPS = 14, STEPS_IN_LOOP = 7 };
 
 typedef struct {
-    Program  *p;
-    Dims     *ds;
+    Program *p;
+    Dims *ds;
     uint64_t *state;
-    Graph    *g;
-    Node     *pool[POOL_MAX];
-    int       n, depth;
-    Node     *iter[4];
-    const Dim *dim[6];                          /* B T C H D 2 */
-    int      *draws;
+    Graph *g;
+    Node *pool[POOL_MAX];
+    int n, depth;
+    Node *iter[4];
+    const Dim *dim[6]; /* B T C H D 2 */
+    int *draws;
 } Maker;
 
 /* ---- choices -------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static Node *keep(Maker *m, Node *n)
 static Node *any(Maker *m, DType t, int least_rank)
 {
     for (int tries = 0; tries < 40; tries++) {
-        int   back = pick(m, 2) ? 6 : m->n;
+        int back = pick(m, 2) ? 6 : m->n;
         Node *n = m->pool[m->n - 1 - pick(m, back < m->n ? back : m->n)];
         if (n->type->dtype == t && n->type->rank >= least_rank)
             return n;
@@ -113,7 +113,7 @@ static Node *make_reduce(Maker *m, Node *x)
     if (n == 0)
         axes[n++] = pick(m, x->type->rank);
     Node *r = ir_reduce(m->g, ops[pick(m, 5)], x, n, axes, nowhere());
-    bool exact = x->op == OP_INPUT || x->op == OP_PARAM;    /* rounding decides no place */
+    bool exact = x->op == OP_INPUT || x->op == OP_PARAM; /* rounding decides no place */
     if (n == 1 && exact && pick(m, 3)) {
         r = ir_reduce(m->g, pick(m, 2) ? OP_ARGMAX : OP_ARGMIN, x, n, axes, nowhere());
         return ir_binary(m->g, OP_MUL, ir_cast(m->g, r, DT_F64, nowhere()),
@@ -128,7 +128,7 @@ static Node *make_reduce(Maker *m, Node *x)
 /* x / (1 + sum of |x|) along the last axis: several phases. */
 static Node *make_row(Maker *m, Node *x)
 {
-    int   axis = x->type->rank - 1, axes[RANK_MAX];
+    int axis = x->type->rank - 1, axes[RANK_MAX];
     if (axis < 0)
         return x;
     for (int k = 0; k < axis; k++)
@@ -226,7 +226,7 @@ static Node *make_concat(Maker *m, Node *x)
 static Node *make_product(Maker *m, Node *x)
 {
     Node *y = any_real(m, 2);
-    int   r = x->type->rank;
+    int r = x->type->rank;
     if (!y || r < 2)
         return x;
     for (int tries = 0; tries < 8; tries++) {
@@ -255,7 +255,7 @@ static Node *make_linear(Maker *m, Node *x)
     for (int k = 0; k + 1 < t->rank; k++)
         rows = dim_mul(m->ds, rows, t->dim[k]);
     const Dim *dim[2] = { rows, m->dim[2] };
-    int   last = t->rank - 1;
+    int last = t->rank - 1;
     Node *w = ir_param(m->g, 0, nowhere());
     Node *f = ir_reshape(m->g, x, 2, dim, nowhere());
     Node *h = ir_reshape(m->g, ir_matmul(m->g, f, w, false, pick(m, 2), nowhere()), t->rank, t->dim,
@@ -266,8 +266,10 @@ static Node *make_linear(Maker *m, Node *x)
         h = ir_binary(m->g, OP_ADD, h, ir_reshape(m->g, k, t->rank, t->dim, nowhere()), nowhere());
     }
     if (pick(m, 3))
-        h = ir_binary(m->g, OP_ADD, h, ir_broadcast(m->g, ir_param(m->g, 1, nowhere()), t->rank,
-                                                    t->dim, &last, nowhere()), nowhere());
+        h = ir_binary(
+            m->g, OP_ADD, h,
+            ir_broadcast(m->g, ir_param(m->g, 1, nowhere()), t->rank, t->dim, &last, nowhere()),
+            nowhere());
     return pick(m, 2) ? small(m, h) : keep(m, h);
 }
 
@@ -280,7 +282,7 @@ static bool is_two(const Dim *d)
 static Node *make_index(Maker *m, Node *x)
 {
     Node *ids = any(m, DT_I32, 0);
-    int   r = x->type->rank;
+    int r = x->type->rank;
     if (!ids || r < 1 || r + ids->type->rank > 5)
         return x;
     if (is_two(x->type->dim[0]) && pick(m, 2))
@@ -303,11 +305,12 @@ static Node *make_index(Maker *m, Node *x)
 static Node *make_draw(Maker *m, Node *x)
 {
     char name[32];
-    for (int k = 0; k < x->type->rank; k++)     /* not along B + 1 */
-        if (dim_has_kind(x->type->dim[k], SYM_BATCH) && strchr(dim_text(m->p->cx, x->type->dim[k]), '+'))
+    for (int k = 0; k < x->type->rank; k++) /* not along B + 1 */
+        if (dim_has_kind(x->type->dim[k], SYM_BATCH)
+            && strchr(dim_text(m->p->cx, x->type->dim[k]), '+'))
             return x;
     snprintf(name, sizeof name, "draw.%d", (*m->draws)++);
-    Attr  attr = { .stream = intern(m->p->cx, name) };
+    Attr attr = { .stream = intern(m->p->cx, name) };
     Node *u = ir_typed(m->g, pick(m, 3) ? OP_UNIFORM : OP_NORMAL, x->type, m->depth, m->iter, &attr,
                        nowhere());
     Node *half = ir_const(m->g, DT_F64, 0.5, nowhere());
@@ -327,8 +330,10 @@ static Node *make_attention(Maker *m, Node *x)
     Node *back[6] = { x, in[1], in[2], y, lse, of_type(m, x->type) };
     Node *g = ir_node(m->g, OP_ATTENTION_GRAD, 6, back, &a->attr, nowhere());
     Node *d_q = keep(m, ir_result(g, pick(m, 3)));
-    return pick(m, 2) ? d_q : ir_concat(m->g, 3, (Node *[]){ ir_result(g, 0), ir_result(g, 1),
-                                        ir_result(g, 2) }, pick(m, x->type->rank), nowhere());
+    return pick(m, 2)
+               ? d_q
+               : ir_concat(m->g, 3, (Node *[]){ ir_result(g, 0), ir_result(g, 1), ir_result(g, 2) },
+                           pick(m, x->type->rank), nowhere());
 }
 
 static void make_steps(Maker *m, int steps);
@@ -364,11 +369,14 @@ static Node *make_loop(Maker *m)
         const Type *t = in[i]->type;
         if (slice)
             t = type_of(m->ds, t->dtype, t->rank - 1, t->dim + 1);
-        keep(&b, ir_arg(b.g, i < l->n_carry ? ARG_CARRY : slice ? ARG_SLICE : ARG_SHARED, t,
-                        nowhere()));
+        keep(&b, ir_arg(b.g,
+                        i < l->n_carry ? ARG_CARRY
+                        : slice        ? ARG_SLICE
+                                       : ARG_SHARED,
+                        t, nowhere()));
     }
     int args = b.n;
-    for (int i = 0; i < m->depth; i++)          /* iterations of loops around are shared */
+    for (int i = 0; i < m->depth; i++) /* iterations of loops around are shared */
         b.iter[i] = NULL;
     b.iter[m->depth] = ir_arg(b.g, ARG_ITER, type_of(m->ds, DT_I32, 0, NULL), nowhere());
     b.depth = m->depth + 1;
@@ -401,16 +409,16 @@ static Node *make_loop(Maker *m)
 static void make_steps(Maker *m, int steps)
 {
     static Node *(*const make[])(Maker *, Node *) = {
-        make_unary, make_binary, make_binary, make_where, make_reduce, make_reduce, make_row,
-        make_transpose, make_reshape, make_reshape, make_broadcast, make_box, make_concat,
-        make_product, make_linear, make_index, make_draw, make_attention,
+        make_unary,  make_binary,    make_binary,  make_where,   make_reduce,    make_reduce,
+        make_row,    make_transpose, make_reshape, make_reshape, make_broadcast, make_box,
+        make_concat, make_product,   make_linear,  make_index,   make_draw,      make_attention,
     };
     for (int i = 0; i < steps; i++) {
-        int   which = pick(m, 20);
+        int which = pick(m, 20);
         Node *x = any_real(m, pick(m, 2));
         if (!x)
             continue;
-        bool draws = which == 16 && m->depth > 1;       /* their iterations are not at hand */
+        bool draws = which == 16 && m->depth > 1; /* their iterations are not at hand */
         Node *made = which < 18 && !draws ? make[which](m, x) : m->depth < 2 ? make_loop(m) : x;
         if (made && made->type->rank <= 5)
             keep(m, made);
@@ -440,8 +448,11 @@ static void add_inputs(Maker *m)
         vec_push(m->p->cx->arena, &m->p->inputs, in);
         keep(m, ir_input(m->g, i, nowhere()));
     }
-    Input ids = { .name = "ids", .type = type_of(m->ds, DT_I32, 2, m->dim), .ranged = true,
-                  .lo = dim_const(m->ds, 0), .hi = dim_const(m->ds, 2) };
+    Input ids = { .name = "ids",
+                  .type = type_of(m->ds, DT_I32, 2, m->dim),
+                  .ranged = true,
+                  .lo = dim_const(m->ds, 0),
+                  .hi = dim_const(m->ds, 2) };
     vec_push(m->p->cx->arena, &m->p->inputs, ids);
     keep(m, ir_input(m->g, 6, nowhere()));
     keep(m, ir_param(m->g, 0, nowhere()));
@@ -458,8 +469,8 @@ static void add_sinks(Maker *m)
         Node *x = m->pool[m->n - 1 - pick(m, 5)];
         int axes[RANK_MAX] = { 0, 1, 2, 3, 4, 5, 6, 7 };
         if (x->type->dtype == DT_F64)
-            ir_sink(m->g, SINK_SUM, 0, x->type->rank ? ir_reduce(m->g, OP_SUM, x, x->type->rank,
-                                                                 axes, nowhere()) : x);
+            ir_sink(m->g, SINK_SUM, 0,
+                    x->type->rank ? ir_reduce(m->g, OP_SUM, x, x->type->rank, axes, nowhere()) : x);
     }
     for (int i = 0; i < m->n; i++)
         for (int p = 0; p < m->p->params.len; p++)
@@ -474,8 +485,15 @@ Program *random_program(Context *cx, uint64_t seed)
     m.p->real = DT_F64;
     m.draws = NEW(cx->arena, int);
     *m.state = seed * 0x2545f4914f6cdd1du + 1;
-    static const struct { const char *name; SymKind kind; int64_t value; } symbols[] = {
-        { "B", SYM_BATCH, 3 }, { "T", SYM_DIM, 4 }, { "C", SYM_CONST, 6 }, { "H", SYM_CONST, 2 },
+    static const struct {
+        const char *name;
+        SymKind kind;
+        int64_t value;
+    } symbols[] = {
+        { "B", SYM_BATCH, 3 },
+        { "T", SYM_DIM, 4 },
+        { "C", SYM_CONST, 6 },
+        { "H", SYM_CONST, 2 },
     };
     for (int i = 0; i < 4; i++)
         m.dim[i] = dim_sym(m.ds, dims_symbol(m.ds, intern(cx, symbols[i].name), symbols[i].kind,

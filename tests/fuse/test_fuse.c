@@ -19,14 +19,14 @@
 #include <string.h>
 
 typedef struct {
-    Context    *cx;
-    Program    *p;
+    Context *cx;
+    Program *p;
     const char *name;
-    int64_t    *dims;
-    Tensor     *params, *inputs;
-    double     *seeds;
-    bool        print, quiet;                   /* quiet: only what fails is printed            */
-    int         failed;
+    int64_t *dims;
+    Tensor *params, *inputs;
+    double *seeds;
+    bool print, quiet; /* quiet: only what fails is printed */
+    int failed;
 } Test;
 
 /* ---- numbers -------------------------------------------------------------------------------- */
@@ -44,21 +44,27 @@ static double number(void)
 static void fill(Tensor *t, DType d, int64_t lo, int64_t hi)
 {
     for (int64_t i = 0; i < t->elems; i++)
-        t->at[i] = d == DT_I32 ? (double)(lo + (int64_t)(number() * (double)(hi - lo)))
-                 : d == DT_BOOL ? number() < 0.5 : 2 * number() - 1;
+        t->at[i] = d == DT_I32    ? (double)(lo + (int64_t)(number() * (double)(hi - lo)))
+                   : d == DT_BOOL ? number() < 0.5
+                                  : 2 * number() - 1;
 }
 
 static EvalEnv env_of(const Test *t)
 {
-    return (EvalEnv){ .dims = t->dims, .params = t->params, .inputs = t->inputs, .seeds = t->seeds,
-                      .seed = 7, .step = 3, .sample_base = 0 };
+    return (EvalEnv){ .dims = t->dims,
+                      .params = t->params,
+                      .inputs = t->inputs,
+                      .seeds = t->seeds,
+                      .seed = 7,
+                      .step = 3,
+                      .sample_base = 0 };
 }
 
 static void prepare(Test *t, int n_given, char **given)
 {
     Program *p = t->p;
-    Arena   *a = t->cx->arena;
-    int      n = dims_count(p->dims);
+    Arena *a = t->cx->arena;
+    int n = dims_count(p->dims);
     static const int64_t small[] = { 3, 5, 4, 2, 6, 7 };
     t->dims = NEW_ARRAY(a, int64_t, n + 1);
     for (int i = 0, next = 0; i < n; i++) {
@@ -107,7 +113,11 @@ static const char *differs(Test *t, const char *what, const double *want, const 
     return NULL;
 }
 
-typedef struct { int n; Tensor *sum; bool *seen; } Sums;
+typedef struct {
+    int n;
+    Tensor *sum;
+    bool *seen;
+} Sums;
 
 /* What the sinks of one kind and index add up to. */
 static Sums add_sinks(Test *t, const Graph *g, const Tensor *value, SinkKind kind, int n)
@@ -139,8 +149,11 @@ static const char *compare_kind(Test *t, Machine *m, const Graph *g, const Tenso
         const Memory *mem = machine_buffer(m, buf, from + i);
         const char *what = kind == SINK_GRAD ? arena_printf(t->cx->arena, "gradient of %s",
                                                             t->p->params.at[i].name)
-                         : arena_printf(t->cx->arena, "%s %d", kind == SINK_SUM ? "sum"
-                                        : kind == SINK_COUNT ? "count" : "output", i);
+                                             : arena_printf(t->cx->arena, "%s %d",
+                                                            kind == SINK_SUM     ? "sum"
+                                                            : kind == SINK_COUNT ? "count"
+                                                                                 : "output",
+                                                            i);
         double *got = NEW_ARRAY(t->cx->arena, double, s.sum[i].elems + 1);
         for (int64_t e = 0; mem && e < s.sum[i].elems; e++) {
             got[e] = mem->at[buf == BUF_GRAD ? machine_param_at(m, i, e) : e];
@@ -173,9 +186,13 @@ static const char *check_routine(Test *t, Graph *g, Routine *r)
         machine_run(&m);
         if (m.wrong)
             return m.wrong;
-        static const struct { SinkKind kind; BufKind buf; bool adds; } all[] = {
+        static const struct {
+            SinkKind kind;
+            BufKind buf;
+            bool adds;
+        } all[] = {
             { SINK_RESULT, BUF_OUTPUT, false }, { SINK_OUTPUT, BUF_OUTPUT, false },
-            { SINK_SUM, BUF_SUM, true }, { SINK_COUNT, BUF_COUNT, true },
+            { SINK_SUM, BUF_SUM, true },        { SINK_COUNT, BUF_COUNT, true },
             { SINK_GRAD, BUF_GRAD, true },
         };
         for (int i = 0; i < 5; i++) {
@@ -273,9 +290,9 @@ static void check_graph(Test *t, Graph *g, const char *name, bool train, bool te
 static Program *read_program(Context *cx, const char *prelude, const char *path, int n,
                              char **given)
 {
-    size_t   len = strlen(path);
+    size_t len = strlen(path);
     Program *p = NULL;
-    int      file = source_read(cx, path);
+    int file = source_read(cx, path);
     if (len > 3 && strcmp(path + len - 3, ".ir") == 0) {
         if (file)
             ir_read(cx, file, &p);
@@ -298,7 +315,7 @@ static int run_random(uint64_t first, uint64_t last)
     int failed = 0;
     for (uint64_t seed = first; seed <= last; seed++) {
         Context *cx = context_new();
-        Test     t = { .cx = cx, .print = getenv("PRINT") != NULL, .quiet = true };
+        Test t = { .cx = cx, .print = getenv("PRINT") != NULL, .quiet = true };
         t.name = arena_printf(cx->arena, "random-%llu", (unsigned long long)seed);
         t.p = random_program(cx, seed);
         state = 88172645463325252u;
@@ -330,9 +347,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "random") == 0)
         return run_random(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
     Context *cx = context_new();
-    Test     t = { .cx = cx, .name = argv[2], .print = getenv("PRINT") != NULL };
-    int      n_const = 0, n_dims = 0;
-    char   **consts = argv + 4, **dims = argv + argc;
+    Test t = { .cx = cx, .name = argv[2], .print = getenv("PRINT") != NULL };
+    int n_const = 0, n_dims = 0;
+    char **consts = argv + 4, **dims = argv + argc;
     for (int i = 4; i < argc && strcmp(argv[i], "--") != 0; i++)
         n_const++;
     if (4 + n_const < argc) {

@@ -35,13 +35,13 @@ extern const RtModel MODEL;
 enum { BATCH = 12 };
 
 typedef struct {
-    RtRun     run;
-    RtStep    step;
-    ptrdiff_t dims[RT_MAX_DIMS];            /* with the whole batch */
-    char     *data[RT_MAX_DIMS];            /* inputs of the whole batch */
-    size_t    row_bytes[RT_MAX_DIMS];
-    int       batch_dim;
-    uint64_t  seed;
+    RtRun run;
+    RtStep step;
+    ptrdiff_t dims[RT_MAX_DIMS]; /* with the whole batch */
+    char *data[RT_MAX_DIMS];     /* inputs of the whole batch */
+    size_t row_bytes[RT_MAX_DIMS];
+    int batch_dim;
+    uint64_t seed;
 } Bench;
 
 static Bench bench;
@@ -57,7 +57,9 @@ static void *must_alloc(size_t bytes)
         fprintf(stderr, "harness: out of memory\n");
         exit(1);
     }
-    memset(at, 0xff, (bytes + RT_ALIGN) / RT_ALIGN * RT_ALIGN);      /* NaN: nothing may be read before it is written */
+    memset(at, 0xff,
+           (bytes + RT_ALIGN) / RT_ALIGN
+               * RT_ALIGN); /* NaN: nothing may be read before it is written */
     return at;
 }
 
@@ -86,8 +88,12 @@ void h_seed_losses(RtRun *run, RtStep *s)
 }
 
 /* One rank, no update: the gradient stays as backward left it. */
-#define H_NOTHING(name) \
-    void name(RtRun *run, RtStep *s) { RT_UNUSED(run); RT_UNUSED(s); }
+#define H_NOTHING(name)                                                                            \
+    void name(RtRun *run, RtStep *s)                                                               \
+    {                                                                                              \
+        RT_UNUSED(run);                                                                            \
+        RT_UNUSED(s);                                                                              \
+    }
 H_NOTHING(h_reduce_gradients)
 H_NOTHING(h_finite_and_norm)
 H_NOTHING(h_clip)
@@ -129,7 +135,7 @@ static uint32_t draw(uint64_t stream, uint64_t i)
     return rt_philox((RtKey){ bench.seed, 0 }, stream, 0, i);
 }
 
-static double draw_unit(uint64_t stream, uint64_t i)           /* uniform in (-1, 1) */
+static double draw_unit(uint64_t stream, uint64_t i) /* uniform in (-1, 1) */
 {
     return (double)draw(stream, i) * 0x1p-31 - 1;
 }
@@ -148,8 +154,8 @@ static void set_dims(int argc, char **argv)
     for (int a = 0; a < argc; a++) {
         const char *eq = strchr(argv[a], '=');
         for (int d = 0; eq != NULL && d < MODEL.n_dims; d++)
-            if (strncmp(MODEL.dims[d].name, argv[a], (size_t)(eq - argv[a])) == 0 &&
-                MODEL.dims[d].name[eq - argv[a]] == '\0')
+            if (strncmp(MODEL.dims[d].name, argv[a], (size_t)(eq - argv[a])) == 0
+                && MODEL.dims[d].name[eq - argv[a]] == '\0')
                 bench.dims[d] = strtol(eq + 1, NULL, 10);
     }
     const char *why = MODEL.check_dims != NULL ? MODEL.check_dims(bench.dims) : NULL;
@@ -162,7 +168,7 @@ static void set_dims(int argc, char **argv)
 static size_t input_rows(int i, size_t *per_row)
 {
     ptrdiff_t shape[RT_MAX_RANK];
-    size_t    elems = 1;
+    size_t elems = 1;
     MODEL.input_shape(bench.dims, i, shape);
     for (int a = 1; a < MODEL.inputs[i].rank; a++)
         elems *= (size_t)shape[a];
@@ -174,9 +180,9 @@ static void make_inputs(void)
 {
     for (int i = 0; i < MODEL.n_inputs; i++) {
         const RtInput *in = &MODEL.inputs[i];
-        size_t         per_row;
-        const size_t   rows = input_rows(i, &per_row);
-        const size_t   size = in->type == RT_I32 ? 4 : real_bytes();
+        size_t per_row;
+        const size_t rows = input_rows(i, &per_row);
+        const size_t size = in->type == RT_I32 ? 4 : real_bytes();
         bench.row_bytes[i] = per_row * size;
         bench.data[i] = must_alloc(rows * per_row * size);
         for (size_t e = 0; e < rows * per_row; e++) {
@@ -185,7 +191,9 @@ static void make_inputs(void)
                 real_set(bench.data[i], (ptrdiff_t)e, draw_unit(stream, e));
                 continue;
             }
-            int64_t v = in->ranged ? in->lo + (int64_t)(draw(stream, e) % (uint64_t)(in->hi - in->lo)) : 0;
+            int64_t v = in->ranged
+                            ? in->lo + (int64_t)(draw(stream, e) % (uint64_t)(in->hi - in->lo))
+                            : 0;
             /* ragged: sample r ignores its last r % 5 of each 5 labels */
             if (in->has_ignore && e % 5 < (e / per_row) % 5)
                 v = in->ignore;
@@ -201,12 +209,12 @@ static void start(int argc, char **argv)
     bench.run.model = &MODEL;
     bench.run.p = must_alloc((size_t)MODEL.n_elems * real_bytes());
     bench.run.d_p = must_alloc((size_t)MODEL.n_elems * real_bytes());
-    bench.run.arena = must_alloc(MODEL.arena_bytes(bench.dims, RT_ENTRY_TRAIN) +
-                                 MODEL.arena_bytes(bench.dims, RT_ENTRY_COUNT) + RT_ALIGN);
+    bench.run.arena = must_alloc(MODEL.arena_bytes(bench.dims, RT_ENTRY_TRAIN)
+                                 + MODEL.arena_bytes(bench.dims, RT_ENTRY_COUNT) + RT_ALIGN);
     make_inputs();
     for (ptrdiff_t i = 0; i < MODEL.n_elems; i++)
         real_set(bench.run.p, i, 0.3 * draw_unit(1, (uint64_t)i));
-    for (int k = 0; k < MODEL.n_params; k++)                    /* gains near 1 */
+    for (int k = 0; k < MODEL.n_params; k++) /* gains near 1 */
         if (MODEL.params[k].role == RT_GAIN && MODEL.params[k].n_stacks == 0) {
             ptrdiff_t n = 1;
             for (int a = 0; a < MODEL.params[k].rank; a++)
@@ -222,9 +230,9 @@ static void start(int argc, char **argv)
 static int check_differences(void)
 {
     const size_t n = (size_t)MODEL.n_elems;
-    double      *base = must_alloc(n * sizeof *base), *grad = must_alloc(n * sizeof *grad);
-    double      *dir = must_alloc(n * sizeof *dir);
-    double       worst = 0;
+    double *base = must_alloc(n * sizeof *base), *grad = must_alloc(n * sizeof *grad);
+    double *dir = must_alloc(n * sizeof *dir);
+    double worst = 0;
     for (size_t i = 0; i < n; i++)
         base[i] = real_at(bench.run.p, (ptrdiff_t)i);
     const double loss = evaluate(1);
@@ -242,7 +250,7 @@ static int check_differences(void)
         }
         for (int q = 0; q < 2; q++) {
             const double h = q == 0 ? 2e-4 : 1e-4;
-            double       value[2];
+            double value[2];
             for (int side = 0; side < 2; side++) {
                 for (size_t i = 0; i < n; i++)
                     real_set(bench.run.p, (ptrdiff_t)i, base[i] + (side ? h : -h) * dir[i]);
@@ -264,9 +272,9 @@ static int check_differences(void)
 static int check_split(void)
 {
     const size_t n = (size_t)MODEL.n_elems;
-    double      *whole = must_alloc(n * sizeof *whole);
+    double *whole = must_alloc(n * sizeof *whole);
     const double loss = evaluate(1);
-    double       worst = 0, largest = 0;
+    double worst = 0, largest = 0;
     for (size_t i = 0; i < n; i++) {
         whole[i] = real_at(bench.run.d_p, (ptrdiff_t)i);
         largest = fabs(whole[i]) > largest ? fabs(whole[i]) : largest;
@@ -281,7 +289,8 @@ static int check_split(void)
     }
     const bool good = worst <= 1e-12;
     printf("%s: worst difference over 2, 3, 4 and 12 micro-steps %.3g of the largest gradient "
-           "(limit 1e-12)\n", good ? "ok" : "not ok", worst);
+           "(limit 1e-12)\n",
+           good ? "ok" : "not ok", worst);
     return good ? 0 : 1;
 }
 
@@ -292,9 +301,9 @@ static ptrdiff_t param_at(const char *name, ptrdiff_t n)
 {
     for (int k = 0; k < MODEL.n_params; k++) {
         const RtParam *p = &MODEL.params[k];
-        ptrdiff_t      index[RT_MAX_STACKS] = { 0 }, at = p->at, elems = 1;
-        int            level = 0;
-        const char    *s = name, *t = p->path;
+        ptrdiff_t index[RT_MAX_STACKS] = { 0 }, at = p->at, elems = 1;
+        int level = 0;
+        const char *s = name, *t = p->path;
         while (*s != '\0' && *t != '\0') {
             if (*t == '*') {
                 char *end;
@@ -321,16 +330,19 @@ static ptrdiff_t param_at(const char *name, ptrdiff_t n)
     exit(1);
 }
 
-typedef struct { char kind[8], name[120]; long n; } Entry;
+typedef struct {
+    char kind[8], name[120];
+    long n;
+} Entry;
 
 static int check_fixture(const char *path)
 {
-    FILE        *f = fopen(path, "rb");
+    FILE *f = fopen(path, "rb");
     static Entry entry[1024];
-    char         line[256];
-    int          n_entries = 0;
-    double       want_loss = NAN, worst = 0;
-    char         worst_name[120] = "";
+    char line[256];
+    int n_entries = 0;
+    double want_loss = NAN, worst = 0;
+    char worst_name[120] = "";
     if (f == NULL) {
         printf("not ok: cannot open %s\n", path);
         return 1;
@@ -345,7 +357,7 @@ static int check_fixture(const char *path)
     float *expected = must_alloc((size_t)MODEL.n_elems * sizeof *expected);
     for (int k = 0; k < n_entries; k++) {
         const Entry *e = &entry[k];
-        float       *data = must_alloc((size_t)e->n * 4);
+        float *data = must_alloc((size_t)e->n * 4);
         if (fread(data, 4, (size_t)e->n, f) != (size_t)e->n) {
             printf("not ok: %s is truncated\n", path);
             return 1;
@@ -356,7 +368,7 @@ static int check_fixture(const char *path)
                     memcpy(bench.data[i], data, (size_t)e->n * 4);
         } else {
             const ptrdiff_t at = param_at(e->name, e->n);
-            float          *to = strcmp(e->kind, "param") == 0 ? bench.run.p : expected;
+            float *to = strcmp(e->kind, "param") == 0 ? bench.run.p : expected;
             memcpy(to + at, data, (size_t)e->n * 4);
         }
         free(data);
@@ -380,7 +392,7 @@ static int check_fixture(const char *path)
         }
     }
     const double loss_off = fabs(loss - want_loss) / fabs(want_loss);
-    const bool   good = loss_off <= 1e-4 && worst <= 1e-4;
+    const bool good = loss_off <= 1e-4 && worst <= 1e-4;
     printf("%s: loss %.7g against %.7g, worst gradient %s off by %.3g of its norm (limit 1e-4)\n",
            good ? "ok" : "not ok", loss, want_loss, worst_name, worst);
     return good ? 0 : 1;

@@ -25,16 +25,16 @@ static void report(const char *group, const char *name, const char *wrong)
 static Program *read_text(Context *cx, const char *name, const char *text)
 {
     Program *p;
-    int      file = source_add(cx, name, text, strlen(text));
+    int file = source_add(cx, name, text, strlen(text));
     return ir_read(cx, file, &p) ? p : NULL;
 }
 
 /* What the reader has to say about a text: the first message, printed. */
 static const char *messages(Context *cx)
 {
-    char  *text = NULL;
+    char *text = NULL;
     size_t len = 0;
-    FILE  *f = open_memstream(&text, &len);
+    FILE *f = open_memstream(&text, &len);
     diag_flush(cx, f);
     fclose(f);
     const char *copy = arena_strndup(cx->arena, text, len);
@@ -44,19 +44,33 @@ static const char *messages(Context *cx)
 
 /* ---- dims ---------------------------------------------------------------------------------- */
 
-static const struct { const char *in, *out; long value; } dims[] = {
-    { "B*T*C", "B*T*C", 2 * 7 * 12 },       { "T*C*B", "B*T*C", 2 * 7 * 12 },
-    { "3*C", "3*C", 36 },                   { "C/H", "C/H", 4 },
-    { "B*T*H*(C/H)", "B*T*C", 2 * 7 * 12 }, { "1 + C/H", "C/H + 1", 5 },
-    { "T + T", "2*T", 14 },                 { "T - T", "0", 0 },
-    { "9 - T", "9 - T", 2 },                { "-T + 2*T", "T", 7 },
-    { "T//2", "T//2", 3 },                  { "2*(T//2)", "2*(T//2)", 6 },
+static const struct {
+    const char *in, *out;
+    long value;
+} dims[] = {
+    { "B*T*C", "B*T*C", 2 * 7 * 12 },
+    { "T*C*B", "B*T*C", 2 * 7 * 12 },
+    { "3*C", "3*C", 36 },
+    { "C/H", "C/H", 4 },
+    { "B*T*H*(C/H)", "B*T*C", 2 * 7 * 12 },
+    { "1 + C/H", "C/H + 1", 5 },
+    { "T + T", "2*T", 14 },
+    { "T - T", "0", 0 },
+    { "9 - T", "9 - T", 2 },
+    { "-T + 2*T", "T", 7 },
+    { "T//2", "T//2", 3 },
+    { "2*(T//2)", "2*(T//2)", 6 },
     { "(5*T + 3)//4", "T + ((T + 3)//4)", 9 },
-    { "T//(2*H)", "T//(2*H)", 1 },          { "(T + 1)/2", "(T + 1)/2", 4 },
-    { "(T + 1)/2*2", "T + 1", 8 },          { "(T + 1)*C/(T + 1)", "C", 12 },
-    { "B*(T + 1)/(2*T + 2)", "B/2", 1 },    { "C/(T - 1)", "C/(T - 1)", 2 },
-    { "C/(T - 1)*(T - 1)", "C", 12 },       { "7//2", "3", 3 },
-    { "(C*T)//C", "T", 7 },                 { "C//5", "C//5", 2 },
+    { "T//(2*H)", "T//(2*H)", 1 },
+    { "(T + 1)/2", "(T + 1)/2", 4 },
+    { "(T + 1)/2*2", "T + 1", 8 },
+    { "(T + 1)*C/(T + 1)", "C", 12 },
+    { "B*(T + 1)/(2*T + 2)", "B/2", 1 },
+    { "C/(T - 1)", "C/(T - 1)", 2 },
+    { "C/(T - 1)*(T - 1)", "C", 12 },
+    { "7//2", "3", 3 },
+    { "(C*T)//C", "T", 7 },
+    { "C//5", "C//5", 2 },
     { "(T + B)*(T - B)", "T*T - B*B", 45 },
 };
 
@@ -64,9 +78,11 @@ static void test_dims(void)
 {
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         Context *cx = context_new();
-        Text     t = text_new(cx->arena), out = text_new(cx->arena), want = text_new(cx->arena);
-        text_add(&t, "batch B = 2\ndim T = 7\nconst C = 12\nconst H = 3\n"
-                     "graph f() {\n  %%n = dim [%s] : i32[]\n  return %%n\n}\n", dims[i].in);
+        Text t = text_new(cx->arena), out = text_new(cx->arena), want = text_new(cx->arena);
+        text_add(&t,
+                 "batch B = 2\ndim T = 7\nconst C = 12\nconst H = 3\n"
+                 "graph f() {\n  %%n = dim [%s] : i32[]\n  return %%n\n}\n",
+                 dims[i].in);
         text_add(&want, "dim [%s] :", dims[i].out);
         Program *p = read_text(cx, "d.ir", t.at);
         const char *wrong = p ? NULL : messages(cx);
@@ -86,17 +102,17 @@ static void test_dims(void)
 
 static void test_dim_questions(void)
 {
-    Context    *cx = context_new();
-    Dims       *ds = dims_new(cx);
-    Span        at = { 0 };
-    Symbol     *fresh = dims_symbol(ds, "I", SYM_FRESH, 0, at);
-    const Dim  *T = dim_sym(ds, dims_symbol(ds, "T", SYM_DIM, 0, at));
-    const Dim  *C = dim_sym(ds, dims_symbol(ds, "C", SYM_CONST, 12, at));
-    const Dim  *I = dim_sym(ds, fresh), *one = dim_const(ds, 1), *two = dim_const(ds, 2);
-    const Dim  *half = dim_exact_div(ds, I, two), *large = dim_const(ds, INT64_MAX);
-    const Dim  *sum = dim_add(ds, T, one);
+    Context *cx = context_new();
+    Dims *ds = dims_new(cx);
+    Span at = { 0 };
+    Symbol *fresh = dims_symbol(ds, "I", SYM_FRESH, 0, at);
+    const Dim *T = dim_sym(ds, dims_symbol(ds, "T", SYM_DIM, 0, at));
+    const Dim *C = dim_sym(ds, dims_symbol(ds, "C", SYM_CONST, 12, at));
+    const Dim *I = dim_sym(ds, fresh), *one = dim_const(ds, 1), *two = dim_const(ds, 2);
+    const Dim *half = dim_exact_div(ds, I, two), *large = dim_const(ds, INT64_MAX);
+    const Dim *sum = dim_add(ds, T, one);
     const char *wrong = NULL;
-    int64_t     v;
+    int64_t v;
     if (!dim_same(dim_mul(ds, T, C), dim_mul(ds, dim_const(ds, 12), T)))
         wrong = "T*C and 12*T differ";
     if (dim_same(T, C) || dim_same(sum, T))
@@ -144,16 +160,16 @@ static const char *difference(Context *cx, const char *a, const char *b)
         a++;
         b++;
     }
-    return *a == *b ? NULL : arena_printf(cx->arena, "differs at '%.*s'",
-                                          (int)strcspn(line, "\n"), line);
+    return *a == *b ? NULL
+                    : arena_printf(cx->arena, "differs at '%.*s'", (int)strcspn(line, "\n"), line);
 }
 
 static void test_round_trip(const char *path)
 {
-    Context    *cx = context_new();
-    Program    *p, *q;
+    Context *cx = context_new();
+    Program *p, *q;
     const char *wrong = NULL, *name = strrchr(path, '/');
-    int         file = source_read(cx, path);
+    int file = source_read(cx, path);
     if (!file || !ir_read(cx, file, &p)) {
         wrong = messages(cx);
     } else {
@@ -168,7 +184,7 @@ static void test_round_trip(const char *path)
             wrong = ir_check(p->graphs.at[i], STAGE_JOINT);
         }
         const char *expect = strstr(source_of(cx, file)->text, "\n--- rewrite\n");
-        if (!wrong)                             /* without such a section nothing is superfluous */
+        if (!wrong) /* without such a section nothing is superfluous */
             wrong = expect ? difference(cx, print_all(cx, p, false), strchr(expect + 1, '\n') + 1)
                            : difference(cx, print_all(cx, p, true), text);
     }
@@ -178,10 +194,12 @@ static void test_round_trip(const char *path)
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-#define HEAD "dim T = 4\nconst C = 3\n"
+#define HEAD        "dim T = 4\nconst C = 3\n"
 #define BODY(lines) HEAD "graph f(x: f64[T,C], i: i32[T], b: bool[T]) {\n" lines "}\n"
 
-static const struct { const char *name, *text, *where, *message; } mistakes[] = {
+static const struct {
+    const char *name, *text, *where, *message;
+} mistakes[] = {
     { "no value", BODY("  %y = exp %z : f64[T,C]\n"), "m.ir:4:12", "no value %z comes before" },
     { "no op", BODY("  %y = expo x : f64[T,C]\n"), "m.ir:4:8", "no op 'expo'" },
     { "type", BODY("  %y = exp x : f64[T]\n"), "m.ir:4:8", "result 0 of exp is f64[T,C]" },
@@ -213,13 +231,16 @@ static const struct { const char *name, *text, *where, *message; } mistakes[] = 
     { "head", "T = 3\n", "m.ir:1:1", "batch, dim, const, mean or graph is wanted here" },
     { "carries", BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    next a, a\n  }\n"), "m.ir:5:5",
       "there are 1 carried values" },
-    { "carry", BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    %b = cast a : f32[T,C]\n"
-                    "    next %b\n  }\n"), "m.ir:4:8", "loop: a carried value changes its type" },
+    { "carry",
+      BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    %b = cast a : f32[T,C]\n"
+           "    next %b\n  }\n"),
+      "m.ir:4:8", "loop: a carried value changes its type" },
     { "slices", BODY("  %y = loop s trip [2] (a = x; c in x; ; k) {\n    next a\n  }\n"),
-      "m.ir:4:8",
-      "loop: a sliced input has not one element for each iteration" },
-    { "closed body", BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    %c = add a, x : f64[T,C]\n"
-                          "    next %c\n  }\n"), "m.ir:5:17", "no value x comes before" },
+      "m.ir:4:8", "loop: a sliced input has not one element for each iteration" },
+    { "closed body",
+      BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    %c = add a, x : f64[T,C]\n"
+           "    next %c\n  }\n"),
+      "m.ir:5:17", "no value x comes before" },
     { "result twice", BODY("  return x\n  return i\n"), "m.ir:3:7", "same result appears twice" },
     { "no results", BODY("  %y = loop s trip [2] (; ; a = x; k) {\n  }\n"), "m.ir:4:8",
       "loop: a loop without results does nothing" },
@@ -228,7 +249,7 @@ static const struct { const char *name, *text, *where, *message; } mistakes[] = 
 static void test_messages(void)
 {
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
-        Context    *cx = context_new();
+        Context *cx = context_new();
         const char *wrong = NULL, *said;
         if (read_text(cx, "m.ir", mistakes[i].text))
             wrong = "it is read without an error";
@@ -242,13 +263,12 @@ static void test_messages(void)
 
 /* ---- the checker --------------------------------------------------------------------------- */
 
-static const char sound[] =
-    "dim T = 4\nconst L = 2\nmean loss weight 1\n"
-    "graph f(x: f64[T], param w: f64[L,T]) {\n"
-    "  %y = mul x, x : f64[T]\n"
-    "  %p, %q = loop s trip [L] (a = %y; w in w; ; i) {\n"
-    "    %m = mul a, w : f64[T]\n    next %m\n    stack a\n  }\n"
-    "  %s = sum %p axes 0 : f64[]\n  sum loss %s\n  return %q\n}\n";
+static const char sound[] = "dim T = 4\nconst L = 2\nmean loss weight 1\n"
+                            "graph f(x: f64[T], param w: f64[L,T]) {\n"
+                            "  %y = mul x, x : f64[T]\n"
+                            "  %p, %q = loop s trip [L] (a = %y; w in w; ; i) {\n"
+                            "    %m = mul a, w : f64[T]\n    next %m\n    stack a\n  }\n"
+                            "  %s = sum %p axes 0 : f64[]\n  sum loss %s\n  return %q\n}\n";
 
 static Node *find(Graph *g, Op op)
 {
@@ -260,25 +280,29 @@ static Node *find(Graph *g, Op op)
 
 static Graph *body_of(Graph *g) { return find(g, OP_LOOP)->attr.loop->body; }
 
-static void spoil_type(Graph *g)   { find(g, OP_MUL)->types[0] = find(g, OP_SUM)->type; }
-static void spoil_first(Graph *g)  { find(g, OP_MUL)->type = find(g, OP_SUM)->type; }
-static void spoil_order(Graph *g)  { find(g, OP_MUL)->in[0] = find(g, OP_SUM); }
-static void spoil_graph(Graph *g)  { find(g, OP_MUL)->in[1] = body_of(g)->args.at[0]; }
-static void spoil_arity(Graph *g)  { find(g, OP_MUL)->n_in = 1; }
-static void spoil_axes(Graph *g)   { find(g, OP_SUM)->attr.axes[0] = 3; }
+static void spoil_type(Graph *g) { find(g, OP_MUL)->types[0] = find(g, OP_SUM)->type; }
+static void spoil_first(Graph *g) { find(g, OP_MUL)->type = find(g, OP_SUM)->type; }
+static void spoil_order(Graph *g) { find(g, OP_MUL)->in[0] = find(g, OP_SUM); }
+static void spoil_graph(Graph *g) { find(g, OP_MUL)->in[1] = body_of(g)->args.at[0]; }
+static void spoil_arity(Graph *g) { find(g, OP_MUL)->n_in = 1; }
+static void spoil_axes(Graph *g) { find(g, OP_SUM)->attr.axes[0] = 3; }
 static void spoil_result(Graph *g) { find(g, OP_SUM)->in[0] = find(g, OP_LOOP); }
-static void spoil_param(Graph *g)  { find(g, OP_PARAM)->attr.index = 5; }
-static void spoil_slot(Graph *g)   { g->sinks.at[0].index = 4; }
-static void spoil_sum(Graph *g)    { g->sinks.at[0].node = find(g, OP_MUL); }
+static void spoil_param(Graph *g) { find(g, OP_PARAM)->attr.index = 5; }
+static void spoil_slot(Graph *g) { g->sinks.at[0].index = 4; }
+static void spoil_sum(Graph *g) { g->sinks.at[0].node = find(g, OP_MUL); }
 static void spoil_return(Graph *g) { g->sinks.at[1].index = 1; }
-static void spoil_grad(Graph *g)   { g->sinks.at[1].kind = SINK_GRAD; }
-static void spoil_kind(Graph *g)   { body_of(g)->args.at[0]->attr.arg = ARG_SHARED; }
-static void spoil_body(Graph *g)   { find(body_of(g), OP_MUL)->types[0] = find(g, OP_SUM)->type; }
-static void spoil_trip(Graph *g)   { find(g, OP_LOOP)->attr.loop->n_stack = 0; }
-static void spoil_stage(Graph *g)  { find(g, OP_MUL)->backward = true; }
+static void spoil_grad(Graph *g) { g->sinks.at[1].kind = SINK_GRAD; }
+static void spoil_kind(Graph *g) { body_of(g)->args.at[0]->attr.arg = ARG_SHARED; }
+static void spoil_body(Graph *g) { find(body_of(g), OP_MUL)->types[0] = find(g, OP_SUM)->type; }
+static void spoil_trip(Graph *g) { find(g, OP_LOOP)->attr.loop->n_stack = 0; }
+static void spoil_stage(Graph *g) { find(g, OP_MUL)->backward = true; }
 
-static const struct { const char *name; void (*spoil)(Graph *); Stage stage; const char *message; }
-spoils[] = {
+static const struct {
+    const char *name;
+    void (*spoil)(Graph *);
+    Stage stage;
+    const char *message;
+} spoils[] = {
     { "sound", NULL, STAGE_TENSOR, NULL },
     { "type", spoil_type, STAGE_JOINT, "result" },
     { "first type", spoil_first, STAGE_JOINT, "number of results" },
@@ -302,8 +326,8 @@ spoils[] = {
 static void test_checker(void)
 {
     for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
-        Context    *cx = context_new();
-        Program    *p = read_text(cx, "c.ir", sound);
+        Context *cx = context_new();
+        Program *p = read_text(cx, "c.ir", sound);
         const char *wrong = NULL, *said;
         if (spoils[i].spoil)
             spoils[i].spoil(p->graphs.at[0]);
@@ -320,7 +344,8 @@ static void test_checker(void)
 static void test_consing(void)
 {
     Context *cx = context_new();
-    Program *p = read_text(cx, "n.ir", "dim T = 4\ngraph f(x: f64[T]) {\n"
+    Program *p = read_text(cx, "n.ir",
+                           "dim T = 4\ngraph f(x: f64[T]) {\n"
                            "  %a = mul x, x : f64[T]\n  %b = mul x, x : f64[T]\n"
                            "  %c = stop_gradient x keep : f64[T]\n"
                            "  %d = stop_gradient x keep : f64[T]\n"
@@ -348,23 +373,26 @@ static void test_consing(void)
 static void test_draws(void)
 {
     Context *cx = context_new();
-    Program *p = read_text(cx, "r.ir", "batch B = 3\ndim T = 50\ngraph f() {\n"
+    Program *p = read_text(cx, "r.ir",
+                           "batch B = 3\ndim T = 50\ngraph f() {\n"
                            "  %u = uniform stream \"h.*.dropout.0\" : f64[B,T]\n"
                            "  %n = normal stream \"h.*.dropout.0\" : f64[B,T]\n"
                            "  return %u, %n\n}\n");
-    int64_t  size[2] = { 3, 50 };
-    EvalEnv  env = { .dims = size, .seed = 0xfedcba9876543210, .step = 12345,
-                     .sample_base = 0x1fffffffe };
-    Tensor  *t = ir_eval(cx->arena, p->graphs.at[0], &env);
-    RtKey    key = { env.seed, (uint32_t)env.step };
+    int64_t size[2] = { 3, 50 };
+    EvalEnv env = { .dims = size,
+                    .seed = 0xfedcba9876543210,
+                    .step = 12345,
+                    .sample_base = 0x1fffffffe };
+    Tensor *t = ir_eval(cx->arena, p->graphs.at[0], &env);
+    RtKey key = { env.seed, (uint32_t)env.step };
     uint64_t stream = op_stream_hash("h.*.dropout.0");
     const char *wrong = NULL;
     for (int64_t b = 0; b < 3; b++)
         for (int64_t e = 0; e < 50; e++) {
             uint64_t sample = (uint64_t)(env.sample_base + b);
-            double   u = rt_uniform_f64(key, stream, sample, (uint64_t)e);
-            double   n = rt_normal_f64(key, stream, sample, (uint64_t)e);
-            float    f = rt_uniform_f32(key, stream, sample, (uint64_t)e);
+            double u = rt_uniform_f64(key, stream, sample, (uint64_t)e);
+            double n = rt_normal_f64(key, stream, sample, (uint64_t)e);
+            float f = rt_uniform_f32(key, stream, sample, (uint64_t)e);
             if (t[0].at[b * 50 + e] != u || (float)u != f)
                 wrong = "a uniform number is another one in the runtime";
             if (fabs(t[1].at[b * 50 + e] - n) > 1e-12)

@@ -20,36 +20,42 @@
 
 enum { LEAVES = 256 };
 
-typedef struct { Node *node; Tensor *value; } Leaf;
-typedef struct { Leaf at[LEAVES]; int n; } Leaves;
+typedef struct {
+    Node *node;
+    Tensor *value;
+} Leaf;
+typedef struct {
+    Leaf at[LEAVES];
+    int n;
+} Leaves;
 
 typedef struct {
     Context *cx;
     Program *p;
-    Graph   *g;
-    Arena   *temporary;
-    EvalEnv  env;
-    int64_t  dims[64];
-    double   seeds[8], means[8];
-    Tensor   params[LEAVES], inputs[LEAVES], answers[LEAVES];
-    double   step, tolerance;
-    bool     no_gradient;
+    Graph *g;
+    Arena *temporary;
+    EvalEnv env;
+    int64_t dims[64];
+    double seeds[8], means[8];
+    Tensor params[LEAVES], inputs[LEAVES], answers[LEAVES];
+    double step, tolerance;
+    bool no_gradient;
     uint64_t state;
-    char     why[800];
+    char why[800];
 } Case;
 
 static bool failed(Case *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 static bool failed(Case *c, const char *fmt, ...)
 {
     va_list ap;
-    int     n = snprintf(c->why, sizeof c->why, "%s: ", c->g->name);
+    int n = snprintf(c->why, sizeof c->why, "%s: ", c->g->name);
     va_start(ap, fmt);
     vsnprintf(c->why + n, sizeof c->why - (size_t)n, fmt, ap);
     va_end(ap);
     return false;
 }
 
-static double random_number(Case *c)            /* in (-1, 1) */
+static double random_number(Case *c) /* in (-1, 1) */
 {
     c->state = c->state * 6364136223846793005u + 1442695040888963407u;
     return (double)(int64_t)(c->state >> 11) / 4503599627370496.0 - 1;
@@ -62,10 +68,7 @@ static bool close_to(double a, double b, double tolerance)
 
 /* ---- the values of a file ------------------------------------------------------------------ */
 
-static Tensor tensor_of(Case *c, const Type *t)
-{
-    return tensor_new(c->cx->arena, t, c->dims);
-}
+static Tensor tensor_of(Case *c, const Type *t) { return tensor_new(c->cx->arena, t, c->dims); }
 
 static Node *leaf_named(Case *c, const char *name)
 {
@@ -101,7 +104,7 @@ static const Node *result_of(const Graph *g, int index)
 /* One "name = numbers" of the section. */
 static const char *read_value(Case *c, const char *s, const char *name)
 {
-    int   index;
+    int index;
     Node *leaf;
     if (strcmp(name, "result") == 0) {
         char *end;
@@ -134,7 +137,7 @@ static const char *read_value(Case *c, const char *s, const char *name)
 
 static bool read_section(Case *c, const char *text)
 {
-    char        head[80], name[40];
+    char head[80], name[40];
     const char *s;
     snprintf(head, sizeof head, "\n--- %s\n", c->g->name);
     s = strstr(text, head);
@@ -159,7 +162,7 @@ static bool read_section(Case *c, const char *text)
 /* Sum over the real results of g of <v, result>; v holds random numbers, drawn again each time. */
 static double project(Case *c, Graph *g, uint64_t draw)
 {
-    double   sum = 0;
+    double sum = 0;
     uint64_t state = c->state;
     c->state = draw;
     c->env.params = c->params;
@@ -178,7 +181,7 @@ static double project(Case *c, Graph *g, uint64_t draw)
 static Leaves leaves_of(Case *c, Graph *g)
 {
     Leaves l = { .n = 0 };
-    bool  *live = graph_live(g);
+    bool *live = graph_live(g);
     for (int id = 0; id < g->nodes.len; id++) {
         Node *n = g->nodes.at[id];
         if (live[id] && (n->op == OP_INPUT || n->op == OP_PARAM) && dtype_is_real(n->type->dtype))
@@ -192,7 +195,7 @@ static Leaves leaves_of(Case *c, Graph *g)
 static Graph *gradient(Case *c, Graph *g, const Leaves *wrt, uint64_t draw)
 {
     Node *node[LEAVES];
-    int   first = c->p->inputs.len;
+    int first = c->p->inputs.len;
     for (int i = 0; i < wrt->n; i++)
         node[i] = wrt->at[i].node;
     Graph *d = grad_of_results(g, node, wrt->n);
@@ -260,8 +263,8 @@ static bool check_expansion(Case *c)
 static bool check_differences(Case *c, const char *what, Graph *g, Graph *d, const Leaves *wrt,
                               uint64_t draw, double tolerance)
 {
-    Arena  *keep = arena_new();
-    bool    ok = true;
+    Arena *keep = arena_new();
+    bool ok = true;
     Tensor *t = ir_eval(keep, d, &c->env);
     for (int i = 0; ok && i < wrt->n; i++) {
         Tensor *x = wrt->at[i].value;
@@ -286,8 +289,8 @@ static bool check_differences(Case *c, const char *what, Graph *g, Graph *d, con
 static bool tangent_of(Graph *to, Node *n, Node **copy, Node **tangent)
 {
     const OpRow *row = op_row(n->op);
-    Node        *in[16], *sum = NULL;
-    bool         any = false;
+    Node *in[16], *sum = NULL;
+    bool any = false;
     for (int k = 0; k < n->n_in; k++) {
         in[k] = copy[n->in[k]->id];
         any |= tangent[n->in[k]->id] != NULL;
@@ -360,7 +363,7 @@ static double along(Case *c, const Leaves *wrt, uint64_t draw_u, uint64_t draw_v
     double value[2];
     for (int side = 0; side < 2; side++) {
         double step = side ? -c->step : c->step;
-        for (int k = 0; k < 2; k++) {           /* there and back */
+        for (int k = 0; k < 2; k++) { /* there and back */
             c->state = draw_u;
             for (int i = 0; i < wrt->n; i++)
                 for (int64_t e = 0; e < wrt->at[i].value->elems; e++)
@@ -375,9 +378,9 @@ static double along(Case *c, const Leaves *wrt, uint64_t draw_u, uint64_t draw_v
 static bool check_forward(Case *c, Graph *d, const Leaves *wrt, uint64_t draw_v)
 {
     uint64_t draw_u = 77;
-    Graph   *jvp = forward(c, wrt, draw_u);
-    double   forward_product = jvp ? project(c, jvp, draw_v) : along(c, wrt, draw_u, draw_v);
-    double   reverse_product = project(c, d, draw_u);
+    Graph *jvp = forward(c, wrt, draw_u);
+    double forward_product = jvp ? project(c, jvp, draw_v) : along(c, wrt, draw_u, draw_v);
+    double reverse_product = project(c, d, draw_u);
     if (!close_to(forward_product, reverse_product, jvp ? 1e-11 : 10 * c->tolerance))
         return failed(c, "forward <Ju, v> = %.12g, reverse <u, J'v> = %.12g", forward_product,
                       reverse_product);
@@ -396,7 +399,7 @@ static bool check_graph(Case *c, Graph *g, const char *text)
     if (!read_section(c, text) || !check_values(c) || !check_expansion(c))
         return false;
     Leaves wrt = leaves_of(c, g);
-    bool   real = false;
+    bool real = false;
     for (int i = 0; i < g->sinks.len; i++)
         real |= dtype_is_real(g->sinks.at[i].node->type->dtype);
     if (wrt.n == 0 || !real)
@@ -451,7 +454,7 @@ int main(int argc, char **argv)
 {
     int bad = 0;
     for (int op = 0; op < OP_COUNT; op++) {
-        char  path[500];
+        char path[500];
         Case *c = calloc(1, sizeof *c);
         c->cx = context_new();
         c->temporary = arena_new();

@@ -77,13 +77,13 @@ static Graph *check_gradient(Case *c, Graph *g, const char *name, const char *ch
         for (int i = 0; i < n; i++) {
             v[i] = tensor_new(c->cx->arena, wrt[i]->type, c->size);
             const Tensor *x = &c->value.at[wrt[i]->attr.index];
-            for (int64_t k = 0; k < v[i].elems; k++)        /* exact zeros stay: they are kinks */
+            for (int64_t k = 0; k < v[i].elems; k++) /* exact zeros stay: they are kinks */
                 v[i].at[k] = x->at[k] == 0 ? 0 : next_random(c);
             got += inner_product(&grad[i], &v[i]);
         }
         const double h = 1e-4;
         want = 8 * (moved(c, g, wrt, n, v, h, first_d) - moved(c, g, wrt, n, v, -h, first_d))
-             - moved(c, g, wrt, n, v, 2 * h, first_d) + moved(c, g, wrt, n, v, -2 * h, first_d);
+               - moved(c, g, wrt, n, v, 2 * h, first_d) + moved(c, g, wrt, n, v, -2 * h, first_d);
         want /= 12 * h;
         const double off = fabs(got - want) / fmax(1, fabs(want));
         worst = isnan(off) ? INFINITY : fmax(worst, off);
@@ -95,8 +95,8 @@ static Graph *check_gradient(Case *c, Graph *g, const char *name, const char *ch
 static void check_same(Case *c, Graph *g, Graph *other, const char *name, const char *check)
 {
     const Tensor *a = case_eval(c, g), *b = case_eval(c, other);
-    report(name, check, g->sinks.len == other->sinks.len ? difference(a, b, g->sinks.len)
-                                                         : INFINITY, 1e-11);
+    report(name, check,
+           g->sinks.len == other->sinks.len ? difference(a, b, g->sinks.len) : INFINITY, 1e-11);
 }
 
 static void check_passes(Case *c, Graph *g, const char *name, const char *order)

@@ -11,13 +11,13 @@
 
 static Graph *run_pass(Graph *g, const char *name)
 {
-    return !strcmp(name, "simplify")   ? pass_simplify(g)
-         : !strcmp(name, "fast")       ? pass_simplify_fast(g)
-         : !strcmp(name, "grad")       ? pass_grad(g)
-         : !strcmp(name, "keep")       ? pass_keep(g)
-         : !strcmp(name, "expand")     ? pass_expand(g, false)
-         : !strcmp(name, "expand_all") ? pass_expand(g, true)
-                                       : NULL;
+    return !strcmp(name, "simplify")     ? pass_simplify(g)
+           : !strcmp(name, "fast")       ? pass_simplify_fast(g)
+           : !strcmp(name, "grad")       ? pass_grad(g)
+           : !strcmp(name, "keep")       ? pass_keep(g)
+           : !strcmp(name, "expand")     ? pass_expand(g, false)
+           : !strcmp(name, "expand_all") ? pass_expand(g, true)
+                                         : NULL;
 }
 
 int main(int argc, char **argv)

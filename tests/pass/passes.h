@@ -13,18 +13,18 @@
 typedef struct {
     Context *cx;
     Program *program;
-    Dims    *dims;
-    Graph   *g;
-    Node    *input[8];
-    int      n_inputs;
-    int64_t  size[64];                          /* by symbol id                                  */
-    VEC(Tensor) value;                          /* by program input                              */
-    uint64_t state;                             /* of the random numbers                         */
+    Dims *dims;
+    Graph *g;
+    Node *input[8];
+    int n_inputs;
+    int64_t size[64];  /* by symbol id */
+    VEC(Tensor) value; /* by program input */
+    uint64_t state;    /* of the random numbers */
 } Case;
 
 static const Span nowhere = { 0 };
 
-static double next_random(Case *c)              /* in (-1, 1)                                    */
+static double next_random(Case *c) /* in (-1, 1) */
 {
     c->state = c->state * 6364136223846793005u + 1442695040888963407u;
     return (double)(int64_t)(c->state >> 11) / (double)(1ull << 52) - 1;
@@ -65,8 +65,9 @@ static void fill_random(Case *c, Tensor *t, const Type *type, int64_t below)
 {
     for (int64_t i = 0; i < t->elems; i++) {
         const double r = next_random(c);
-        t->at[i] = type->dtype == DT_BOOL ? r > 0
-                 : type->dtype == DT_I32 ? floor((r + 1) / 2 * (double)below) : 0.3 + 0.9 * r;
+        t->at[i] = type->dtype == DT_BOOL  ? r > 0
+                   : type->dtype == DT_I32 ? floor((r + 1) / 2 * (double)below)
+                                           : 0.3 + 0.9 * r;
     }
 }
 
@@ -97,7 +98,10 @@ static void fill_new_inputs(Case *c)
 
 static Tensor *case_eval(Case *c, Graph *g)
 {
-    const EvalEnv env = { .dims = c->size, .inputs = c->value.at, .seed = 11, .step = 3,
+    const EvalEnv env = { .dims = c->size,
+                          .inputs = c->value.at,
+                          .seed = 11,
+                          .step = 3,
                           .sample_base = 40 };
     return ir_eval(c->cx->arena, g, &env);
 }

@@ -17,10 +17,7 @@ static Node *sum_all(Graph *g, Node *n)
     return n->type->rank ? ir_reduce(g, OP_SUM, n, n->type->rank, axes, nowhere) : n;
 }
 
-static Node *number(Graph *g, double v)
-{
-    return ir_const(g, DT_F64, v, nowhere);
-}
+static Node *number(Graph *g, double v) { return ir_const(g, DT_F64, v, nowhere); }
 
 #define UN(op, a)     ir_unary(g, OP_##op, (a), nowhere)
 #define BIN(op, a, b) ir_binary(g, OP_##op, (a), (b), nowhere)
@@ -71,8 +68,8 @@ static void case_moves(Case *c)
     const Dim *before[] = { zero, dim_const(c->dims, 1), zero };
     const Dim *wide[] = { B, dim_add(c->dims, T, two), dim_mul(c->dims, two, C) };
     cat = UN(SIN, ir_pad(g, cat, before, wide, nowhere));
-    ir_sink(g, SINK_RESULT, 0, ir_reduce(g, OP_SUM, BIN(MUL, cat, cat), 2, (const int[]){ 0, 1 },
-                                         nowhere));
+    ir_sink(g, SINK_RESULT, 0,
+            ir_reduce(g, OP_SUM, BIN(MUL, cat, cat), 2, (const int[]){ 0, 1 }, nowhere));
     ir_sink(g, SINK_RESULT, 1, ir_reduce(g, OP_AMAX, y, 1, axis1, nowhere));
 }
 
@@ -103,8 +100,12 @@ static void case_guards(Case *c)
     for (int i = 0; i < 6; i++)
         c->value.at[0].at[i] = 0;
     Node *positive = BIN(LT, zero, x), *r = zero;
-    Node *bad[] = { UN(LOG, x), UN(SQRT, x), BIN(DIV, number(g, 1), x), UN(RSQRT, UN(ABS, x)),
-                    BIN(POW, x, number(g, 0.5)), UN(EXP, BIN(DIV, number(g, 1), x)) };
+    Node *bad[] = { UN(LOG, x),
+                    UN(SQRT, x),
+                    BIN(DIV, number(g, 1), x),
+                    UN(RSQRT, UN(ABS, x)),
+                    BIN(POW, x, number(g, 0.5)),
+                    UN(EXP, BIN(DIV, number(g, 1), x)) };
     for (int i = 0; i < 6; i++)
         r = BIN(ADD, r, ir_where(g, positive, bad[i], zero, nowhere));
     Node *row_sum = ir_reduce(g, OP_SUM, UN(LOG, UN(ABS, x)), 1, axis1, nowhere);
@@ -136,7 +137,10 @@ static void case_scan(Case *c)
     Node *w = case_input(c, DT_F64, 2, (const Dim *[]){ C, C }, 0);
     Node *s = case_input(c, DT_F64, 0, NULL, 0);
     Loop *l = loop_new(c, g, T, false);
-    l->n_carry = 1; l->n_slice = 2; l->n_shared = 2; l->n_stack = 2;
+    l->n_carry = 1;
+    l->n_slice = 2;
+    l->n_shared = 2;
+    l->n_stack = 2;
     Node *in[] = { h0, xs, bs, w, s };
     Graph *outer = g;
     g = l->body;
@@ -168,12 +172,17 @@ static void case_nested(Case *c)
     Graph *g = c->g;
     const Dim *B = case_dim(c, "B", SYM_BATCH, 2), *T = case_dim(c, "T", SYM_DIM, 3);
     const Dim *L = case_dim(c, "L", SYM_CONST, 2), *tb[] = { T, B }, *b_[] = { B };
-    Node *x = case_input(c, DT_F64, 2, tb, 0), *w = case_input(c, DT_F64, 2,
-                                                               (const Dim *[]){ L, B }, 0);
+    Node *x = case_input(c, DT_F64, 2, tb, 0),
+         *w = case_input(c, DT_F64, 2, (const Dim *[]){ L, B }, 0);
     Node *v = case_input(c, DT_F64, 1, b_, 0);
     Loop *outer = loop_new(c, g, L, false), *inner = loop_new(c, outer->body, T, true);
-    outer->n_carry = 1; outer->n_slice = 1; outer->n_shared = 1;
-    inner->n_carry = 1; inner->n_slice = 1; inner->n_shared = 2; inner->n_stack = 1;
+    outer->n_carry = 1;
+    outer->n_slice = 1;
+    outer->n_shared = 1;
+    inner->n_carry = 1;
+    inner->n_slice = 1;
+    inner->n_shared = 2;
+    inner->n_stack = 1;
     Graph *top = g;
     g = outer->body;
     Node *xa = ir_arg(g, ARG_CARRY, x->type, nowhere), *wa = ir_arg(g, ARG_SLICE, v->type, nowhere);
@@ -209,7 +218,8 @@ static void case_blocks(Case *c)
     Node *labels = case_input(c, DT_I32, 2, btc, 4);
     c->value.at[2].at[1] = -1;
     Loop *l = loop_new(c, g, L, false);
-    l->n_carry = 1; l->n_slice = 1;
+    l->n_carry = 1;
+    l->n_slice = 1;
     Node *in[] = { x, w };
     Graph *top = g;
     g = l->body;
@@ -230,9 +240,12 @@ static void case_blocks(Case *c)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; void (*make)(Case *); } cases[] = {
+    static const struct {
+        const char *name;
+        void (*make)(Case *);
+    } cases[] = {
         { "points", case_points }, { "moves", case_moves }, { "products", case_products },
-        { "guards", case_guards }, { "scan", case_scan }, { "nested", case_nested },
+        { "guards", case_guards }, { "scan", case_scan },   { "nested", case_nested },
         { "blocks", case_blocks },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

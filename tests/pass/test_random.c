@@ -10,7 +10,14 @@
 enum { POOL_MAX = 96 };
 
 /* Values to choose operands from, by shape. */
-typedef struct { Case *c; Graph *g; Node *at[POOL_MAX]; int n; Node *iter[3]; int n_iter; } Pool;
+typedef struct {
+    Case *c;
+    Graph *g;
+    Node *at[POOL_MAX];
+    int n;
+    Node *iter[3];
+    int n_iter;
+} Pool;
 
 static const Dim *size_b, *size_t_, *size_c;
 
@@ -20,10 +27,7 @@ static int pick(Case *c, int n)
     return i < n ? i : n - 1;
 }
 
-static Node *any(Pool *p)
-{
-    return p->at[pick(p->c, p->n)];
-}
+static Node *any(Pool *p) { return p->at[pick(p->c, p->n)]; }
 
 static void put(Pool *p, Node *n)
 {
@@ -48,10 +52,7 @@ static Node *like(Pool *p, const Type *t)
     return t->rank ? ir_broadcast(p->g, half, t->rank, t->dim, NULL, nowhere) : half;
 }
 
-static Node *bounded(Pool *p, Node *n)
-{
-    return ir_unary(p->g, OP_TANH, n, nowhere);
-}
+static Node *bounded(Pool *p, Node *n) { return ir_unary(p->g, OP_TANH, n, nowhere); }
 
 static void add_pointwise(Pool *p)
 {
@@ -60,24 +61,21 @@ static void add_pointwise(Pool *p)
     Graph *g = p->g;
     Node *a = any(p), *b = like(p, a->type);
     switch (pick(p->c, 5)) {
-    case 0:
-        put(p, ir_unary(g, unary[pick(p->c, 6)], a, nowhere));
-        break;
+    case 0: put(p, ir_unary(g, unary[pick(p->c, 6)], a, nowhere)); break;
     case 1: {
         Node *d = ir_binary(g, OP_ADD, ir_binary(g, OP_MUL, b, b, nowhere),
                             ir_const(g, DT_F64, 1, nowhere), nowhere);
         put(p, ir_binary(g, OP_DIV, a, d, nowhere));
         break;
     }
-    case 2: {                                       /* smooth where the branches meet */
+    case 2: { /* smooth where the branches meet */
         Node *over = ir_binary(g, OP_SUB, a, ir_const(g, DT_F64, 0.25, nowhere), nowhere);
         Node *less = ir_binary(g, OP_LT, over, ir_const(g, DT_F64, 0, nowhere), nowhere);
         Node *cube = ir_binary(g, OP_POW, over, ir_const(g, DT_F64, 3, nowhere), nowhere);
         put(p, ir_where(g, less, b, ir_binary(g, OP_ADD, cube, b, nowhere), nowhere));
         break;
     }
-    default:
-        put(p, bounded(p, ir_binary(g, binary[pick(p->c, 5)], a, b, nowhere)));
+    default: put(p, bounded(p, ir_binary(g, binary[pick(p->c, 5)], a, b, nowhere)));
     }
 }
 
@@ -113,8 +111,7 @@ static void add_boxed(Pool *p, Node *n)
         size[axis] = dim_sub(ds, size[axis], one);
         put(p, ir_slice(p->g, n, lo, size, nowhere));
         break;
-    default:
-        put(p, ir_concat(p->g, 2, (Node *[]){ n, like(p, n->type) }, axis, nowhere));
+    default: put(p, ir_concat(p->g, 2, (Node *[]){ n, like(p, n->type) }, axis, nowhere));
     }
 }
 
@@ -134,11 +131,9 @@ static void add_move(Pool *p)
     if (!rank)
         return;
     switch (pick(p->c, 5)) {
-    case 0:
-        put(p, turned(p, n));
-        break;
+    case 0: put(p, turned(p, n)); break;
     case 1: {
-        if (rank < 4 && pick(p->c, 2)) {            /* an axis of size 1, used and dropped again */
+        if (rank < 4 && pick(p->c, 2)) { /* an axis of size 1, used and dropped again */
             const Dim *dim[RANK_MAX];
             for (int i = 0; i <= rank; i++)
                 dim[i] = i == axis ? dim_const(p->c->dims, 1) : n->type->dim[i - (i > axis)];
@@ -160,11 +155,8 @@ static void add_move(Pool *p)
         put(p, ir_broadcast(p->g, bounded(p, sum), rank, n->type->dim, axes, nowhere));
         break;
     }
-    case 3:
-        put(p, ir_reduce(p->g, OP_AMAX, apart(p, n, axis), 1, &axis, nowhere));
-        break;
-    default:
-        add_boxed(p, n);
+    case 3: put(p, ir_reduce(p->g, OP_AMAX, apart(p, n, axis), 1, &axis, nowhere)); break;
+    default: add_boxed(p, n);
     }
 }
 
@@ -181,7 +173,7 @@ static void add_product(Pool *p)
 static void add_draw(Pool *p, int number)
 {
     Node *a = any(p);
-    for (int i = 0; i < a->type->rank; i++)         /* B - 1 is no number of samples */
+    for (int i = 0; i < a->type->rank; i++) /* B - 1 is no number of samples */
         if (dim_has_kind(a->type->dim[i], SYM_BATCH) && !dim_same(a->type->dim[i], size_b))
             return;
     const Attr attr = { .stream = intern_printf(p->c->cx, "draw.%d", number) };
@@ -243,7 +235,7 @@ static void add_loop(Pool *p, int depth)
         next = ir_binary(body.g, OP_ADD, bounded(&body, like(&body, arg->type)), next, nowhere);
         ir_sink(body.g, SINK_RESULT, j, pick(c, 4) ? next : like(&body, arg->type));
     }
-    for (int want = 1 + pick(c, 2); l->n_stack < want; ) {
+    for (int want = 1 + pick(c, 2); l->n_stack < want;) {
         Node *elem = body.at[body.n - 1 - pick(c, body.n > 6 ? 6 : body.n)];
         const int last = elem->type->rank - 1;
         if (elem->type->rank > 3)
@@ -259,18 +251,15 @@ static void add_some(Pool *p, int n, int depth)
 {
     for (int i = 0; i < n; i++)
         switch (pick(p->c, 10)) {
-        case 0: case 1: case 2: case 3: case 4:
-            add_pointwise(p);
-            break;
-        case 5: case 6:
-            add_move(p);
-            break;
-        case 7:
-            add_product(p);
-            break;
-        case 8:
-            add_draw(p, i);
-            break;
+        case 0:
+        case 1:
+        case 2:
+        case 3:
+        case 4: add_pointwise(p); break;
+        case 5:
+        case 6: add_move(p); break;
+        case 7: add_product(p); break;
+        case 8: add_draw(p, i); break;
         default:
             if (depth > 0)
                 add_loop(p, depth - 1);

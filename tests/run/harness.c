@@ -16,8 +16,8 @@ static const RtModel *const tested = &MODEL;
 typedef REAL Real;
 
 static ptrdiff_t micro_dims[RT_MAX_DIMS];
-static void     *inputs[RT_MAX_DIMS];           /* of the whole batch */
-static size_t    input_bytes[RT_MAX_DIMS];      /* of a micro-step */
+static void *inputs[RT_MAX_DIMS];       /* of the whole batch */
+static size_t input_bytes[RT_MAX_DIMS]; /* of a micro-step */
 
 /* ---- the runtime's part of the step ---------------------------------------------------------- */
 
@@ -50,13 +50,41 @@ void rt_seed_losses(RtRun *run, RtStep *s)
         s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] : 0;
 }
 
-void rt_reduce_gradients(RtRun *run, RtStep *s) { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_finite_and_norm(RtRun *run, RtStep *s)  { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_clip(RtRun *run, RtStep *s)             { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_update_sgd(RtRun *run, RtStep *s)       { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_update_adam(RtRun *run, RtStep *s)      { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_update_adamw(RtRun *run, RtStep *s)     { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_end_step(RtRun *run, RtStep *s)         { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_reduce_gradients(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+void rt_finite_and_norm(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+void rt_clip(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+void rt_update_sgd(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+void rt_update_adam(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+void rt_update_adamw(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
+void rt_end_step(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
 
 /* ---- values -------------------------------------------------------------------------------- */
 
@@ -74,7 +102,7 @@ static void make_inputs(const RtModel *m)
 {
     for (int i = 0; i < m->n_inputs; i++) {
         const RtInput *in = &m->inputs[i];
-        ptrdiff_t      shape[RT_MAX_RANK] = { 0 };
+        ptrdiff_t shape[RT_MAX_RANK] = { 0 };
         m->input_shape(micro_dims, i, shape);
         const ptrdiff_t n = elems_of(shape, in->rank) * VALUE_MICRO_STEPS;
         input_bytes[i] = (size_t)(n / VALUE_MICRO_STEPS) * type_bytes(in->type);
@@ -82,8 +110,9 @@ static void make_inputs(const RtModel *m)
         for (ptrdiff_t k = 0; k < n; k++) {
             const double r = value_real(2000 + (uint64_t)i, (uint64_t)k);
             if (in->type == RT_I32)
-                ((int32_t *)inputs[i])[k] = (int32_t)value_int(i, (uint64_t)k,
-                    in->ranged ? in->lo : 0, in->ranged ? in->hi : 4, in->has_ignore, in->ignore);
+                ((int32_t *)inputs[i])[k] = (int32_t)value_int(
+                    i, (uint64_t)k, in->ranged ? in->lo : 0, in->ranged ? in->hi : 4,
+                    in->has_ignore, in->ignore);
             else if (in->type == RT_F32)
                 ((float *)inputs[i])[k] = (float)r;
             else
@@ -96,7 +125,7 @@ static void make_inputs(const RtModel *m)
 static ptrdiff_t flat_place(const RtParam *p, ptrdiff_t k)
 {
     const ptrdiff_t inner = elems_of(p->shape, p->rank);
-    ptrdiff_t       at = p->at + k % inner, rest = k / inner;
+    ptrdiff_t at = p->at + k % inner, rest = k / inner;
     for (int s = p->n_stacks - 1; s >= 0; s--) {
         at += rest % p->stack[s].count * p->stack[s].stride;
         rest /= p->stack[s].count;
@@ -114,9 +143,14 @@ static ptrdiff_t param_elems(const RtParam *p)
 
 /* ---- the comparison ------------------------------------------------------------------------ */
 
-typedef struct { char what[16]; int index; double diff, size; long n; } Group;
+typedef struct {
+    char what[16];
+    int index;
+    double diff, size;
+    long n;
+} Group;
 static Group groups[512];
-static int   n_groups;
+static int n_groups;
 
 static void compare(const char *what, int index, double got, double want)
 {
@@ -141,9 +175,9 @@ static void compare(const char *what, int index, double got, double want)
 static void compare_all(const RtModel *m, FILE *f, const RtRun *run, const RtStep *train,
                         const RtStep *eval, Real *const *outputs)
 {
-    char   what[16];
-    int    index;
-    long   k;
+    char what[16];
+    int index;
+    long k;
     double want;
     while (fscanf(f, "%15s %d %ld %lf", what, &index, &k, &want) == 4) {
         double got = NAN;
@@ -167,8 +201,8 @@ static void run_step(const RtModel *m, RtRun *run, RtStep *s)
 {
     if (m->step == NULL)
         return;
-    run->arena = calloc(1, m->arena_bytes(micro_dims, RT_ENTRY_TRAIN) +
-                           m->arena_bytes(micro_dims, RT_ENTRY_COUNT) + 64);
+    run->arena = calloc(1, m->arena_bytes(micro_dims, RT_ENTRY_TRAIN)
+                               + m->arena_bytes(micro_dims, RT_ENTRY_COUNT) + 64);
     memset(run->arena, 0x7f, m->arena_bytes(micro_dims, RT_ENTRY_TRAIN));
     m->step(run, s);
 }
@@ -199,11 +233,11 @@ static void run_others(const RtModel *m, RtRun *run, RtStep *s, Real **outputs)
 
 int main(int argc, char **argv)
 {
-    static RtStep  train, eval;
+    static RtStep train, eval;
     const RtModel *m = tested;
-    RtRun          run = { .model = m };
-    Real          *outputs[RT_MAX_DIMS] = { NULL };
-    FILE          *f = argc > 1 ? fopen(argv[1], "r") : NULL;
+    RtRun run = { .model = m };
+    Real *outputs[RT_MAX_DIMS] = { NULL };
+    FILE *f = argc > 1 ? fopen(argv[1], "r") : NULL;
     if (f == NULL)
         return 2;
     for (int i = 0; i < m->n_dims; i++)
@@ -216,11 +250,11 @@ int main(int argc, char **argv)
     run.p = calloc((size_t)m->n_elems + 1, sizeof(Real));
     run.d_p = malloc(((size_t)m->n_elems + 1) * sizeof(Real));
     for (ptrdiff_t k = 0; k < m->n_elems; k++)
-        ((Real *)run.d_p)[k] = NAN;             /* the first write must replace */
+        ((Real *)run.d_p)[k] = NAN; /* the first write must replace */
     for (int i = 0; i < m->n_params; i++)
         for (ptrdiff_t k = 0; k < param_elems(&m->params[i]); k++)
-            ((Real *)run.p)[flat_place(&m->params[i], k)] =
-                (Real)value_param(i, m->params[i].role == RT_STATE, (uint64_t)k);
+            ((Real *)run.p)[flat_place(&m->params[i], k)] = (Real)value_param(
+                i, m->params[i].role == RT_STATE, (uint64_t)k);
     make_inputs(m);
     run_step(m, &run, &train);
     run_others(m, &run, &eval, outputs);

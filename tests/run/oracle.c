@@ -15,19 +15,16 @@ typedef struct {
     Context *cx;
     Program *p;
     int64_t *dims;
-    double  *seeds, *counts;
-    EvalEnv  env;
+    double *seeds, *counts;
+    EvalEnv env;
 } Oracle;
 
-static Tensor made_tensor(Oracle *o, const Type *t)
-{
-    return tensor_new(o->cx->arena, t, o->dims);
-}
+static Tensor made_tensor(Oracle *o, const Type *t) { return tensor_new(o->cx->arena, t, o->dims); }
 
 static void make_values(Oracle *o)
 {
     Program *p = o->p;
-    Arena   *a = o->cx->arena;
+    Arena *a = o->cx->arena;
     o->env.params = NEW_ARRAY(a, Tensor, p->params.len + 1);
     o->env.inputs = NEW_ARRAY(a, Tensor, p->inputs.len + 1);
     for (int i = 0; i < p->params.len; i++) {
@@ -38,16 +35,16 @@ static void make_values(Oracle *o)
     }
     for (int i = 0; i < p->inputs.len; i++) {
         const Input *in = &p->inputs.at[i];
-        Tensor       t = made_tensor(o, in->type);
-        int64_t      lo = 0, hi = 4;
+        Tensor t = made_tensor(o, in->type);
+        int64_t lo = 0, hi = 4;
         if (in->ranged) {
             lo = dim_eval(in->lo, o->dims);
             hi = dim_eval(in->hi, o->dims);
         }
         for (int64_t k = 0; k < t.elems; k++)
             t.at[k] = dtype_is_real(in->type->dtype)
-                ? value_real(2000 + (uint64_t)i, (uint64_t)k)
-                : (double)value_int(i, (uint64_t)k, lo, hi, in->has_ignore, in->ignore);
+                          ? value_real(2000 + (uint64_t)i, (uint64_t)k)
+                          : (double)value_int(i, (uint64_t)k, lo, hi, in->has_ignore, in->ignore);
         o->env.inputs[i] = t;
     }
 }
@@ -73,10 +70,10 @@ static void find_counts(Oracle *o)
 
 static void print_sinks(Oracle *o, Graph *g, const char *sums)
 {
-    Tensor  *t = ir_eval(o->cx->arena, g, &o->env);
+    Tensor *t = ir_eval(o->cx->arena, g, &o->env);
     Tensor **grad = NEW_ARRAY(o->cx->arena, Tensor *, o->p->params.len + 1);
-    double  *sum = NEW_ARRAY(o->cx->arena, double, o->p->means.len + 1);
-    bool    *seen = NEW_ARRAY(o->cx->arena, bool, o->p->means.len + 1);
+    double *sum = NEW_ARRAY(o->cx->arena, double, o->p->means.len + 1);
+    bool *seen = NEW_ARRAY(o->cx->arena, bool, o->p->means.len + 1);
     for (int i = 0; i < g->sinks.len; i++) {
         const Sink *s = &g->sinks.at[i];
         if (s->kind == SINK_SUM) {
@@ -105,7 +102,7 @@ static Program *read_model(Context *cx, const char *path, const char *prelude)
     const int file = source_read(cx, path);
     if (!file)
         return NULL;
-    Ast             *tree = parse_program(cx, file, NULL, 0);
+    Ast *tree = parse_program(cx, file, NULL, 0);
     const SemOptions opt = { .prelude = prelude };
     if (diag_count(cx) > 0)
         return NULL;
@@ -116,7 +113,7 @@ static Program *read_model(Context *cx, const char *path, const char *prelude)
 int main(int argc, char **argv)
 {
     Context *cx = context_new();
-    Oracle   o = { .cx = cx };
+    Oracle o = { .cx = cx };
     o.p = argc < 3 ? NULL : read_model(cx, argv[1], argv[2]);
     if (o.p == NULL) {
         diag_flush(cx, stderr);
@@ -126,8 +123,9 @@ int main(int argc, char **argv)
     o.dims = NEW_ARRAY(cx->arena, int64_t, n + 1);
     for (int i = 0; i < n; i++) {
         const Symbol *s = dims_at(o.p->dims, i);
-        o.dims[i] = s->kind == SYM_CONST ? s->value
-                  : value_dim(argc, argv, s->name, s->kind == SYM_BATCH ? 3 : 5);
+        o.dims[i] = s->kind == SYM_CONST
+                        ? s->value
+                        : value_dim(argc, argv, s->name, s->kind == SYM_BATCH ? 3 : 5);
         if (s->kind == SYM_BATCH)
             o.dims[i] *= VALUE_MICRO_STEPS;
     }

@@ -11,26 +11,36 @@
 
 enum { V = 6, Tmax = 64 };
 
-typedef struct { ptrdiff_t B, T; } Dims;
+typedef struct {
+    ptrdiff_t B, T;
+} Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-enum { P_table = 0, P_COUNT = V*V };
+enum { P_table = 0, P_COUNT = V * V };
 
 static const RtParam bigram_params[] = {
-    { .path = "table", .role = RT_EMBEDDING, .decay = true, .rank = 2, .shape = { V, V },
-      .at = P_table, .init = { RT_NORMAL, 0.02 }, .where = "bigram.model:4" },
+    { .path = "table",
+      .role = RT_EMBEDDING,
+      .decay = true,
+      .rank = 2,
+      .shape = { V, V },
+      .at = P_table,
+      .init = { RT_NORMAL, 0.02 },
+      .where = "bigram.model:4" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-typedef struct { size_t logits, bytes; } Plan;
+typedef struct {
+    size_t logits, bytes;
+} Plan;
 
 static Plan bigram_plan(Dims n)
 {
     Plan at;
     at.logits = 0;
-    at.bytes = at.logits + RT_SIZE(float, n.B*n.T*V);
+    at.bytes = at.logits + RT_SIZE(float, n.B *n.T *V);
     return at;
 }
 
@@ -42,7 +52,7 @@ static void k1_logits(float *restrict logits, const float *restrict table,
 {
     for (ptrdiff_t i = 0; i < n; i++)
         for (int iv = 0; iv < V; iv++)
-            logits[i*V + iv] = table[tokens[i]*V + iv];
+            logits[i * V + iv] = table[tokens[i] * V + iv];
 }
 
 /* sum += log-sum-exp of logits - logits at targets, where targets >= 0 */
@@ -52,12 +62,12 @@ static void k2_loss(double *sum, const float *restrict logits, const int32_t *re
     for (ptrdiff_t i = 0; i < n; i++) {
         if (targets[i] < 0)
             continue;
-        float most = logits[i*V], total = 0;
+        float most = logits[i * V], total = 0;
         for (int iv = 1; iv < V; iv++)
-            most = rt_max(most, logits[i*V + iv]);
+            most = rt_max(most, logits[i * V + iv]);
         for (int iv = 0; iv < V; iv++)
-            total += rt_exp(logits[i*V + iv] - most);
-        *sum += (double)(most + rt_log(total) - logits[i*V + targets[i]]);
+            total += rt_exp(logits[i * V + iv] - most);
+        *sum += (double)(most + rt_log(total) - logits[i * V + targets[i]]);
     }
 }
 
@@ -66,16 +76,17 @@ static void k3_d_table(float *restrict d_table, const float *restrict logits,
                        const int32_t *restrict tokens, const int32_t *restrict targets, float g,
                        bool add, ptrdiff_t n)
 {
-    for (int i = 0; !add && i < V*V; i++)
+    for (int i = 0; !add && i < V * V; i++)
         d_table[i] = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (targets[i] < 0)
             continue;
         float total = 0;
         for (int iv = 0; iv < V; iv++)
-            total += rt_exp(logits[i*V + iv]);
+            total += rt_exp(logits[i * V + iv]);
         for (int iv = 0; iv < V; iv++)
-            d_table[tokens[i]*V + iv] += g * (rt_exp(logits[i*V + iv]) / total
+            d_table[tokens[i] * V + iv] += g
+                                           * (rt_exp(logits[i * V + iv]) / total
                                               - (iv == targets[i] ? 1.0f : 0.0f));
     }
 }
@@ -87,22 +98,22 @@ static Dims bigram_dims(const RtRun *run) { return (Dims){ run->dims[0], run->di
 static void bigram_count(RtRun *run, RtStep *s, Dims n)
 {
     const int32_t *targets = run->inputs[1];
-    for (ptrdiff_t i = 0; i < n.B*n.T; i++)
+    for (ptrdiff_t i = 0; i < n.B * n.T; i++)
         s->count[0] += targets[i] >= 0;
 }
 
 static void bigram_loss(RtRun *run, RtStep *s, Dims n)
 {
     float *logits = RT_AT(run->arena, bigram_plan(n).logits);
-    k1_logits(logits, run->p, run->inputs[0], n.B*n.T);
-    k2_loss(&s->sum[0], logits, run->inputs[1], n.B*n.T);
+    k1_logits(logits, run->p, run->inputs[0], n.B * n.T);
+    k2_loss(&s->sum[0], logits, run->inputs[1], n.B * n.T);
 }
 
 static void bigram_forward(RtRun *run, RtStep *s)
 {
     RT_UNUSED(s);
     const Dims n = bigram_dims(run);
-    k1_logits(run->outputs[0], run->p, run->inputs[0], n.B*n.T);
+    k1_logits(run->outputs[0], run->p, run->inputs[0], n.B * n.T);
 }
 
 /* ---- 6 backward --------------------------------------------------------- */
@@ -110,7 +121,7 @@ static void bigram_forward(RtRun *run, RtStep *s)
 static void bigram_backward(RtRun *run, const RtStep *s, Dims n)
 {
     k3_d_table(run->d_p, RT_AT(run->arena, bigram_plan(n).logits), run->inputs[0], run->inputs[1],
-               (float)s->seed[0], s->add, n.B*n.T);
+               (float)s->seed[0], s->add, n.B * n.T);
 }
 
 /* ---- 7 step ------------------------------------------------------------- */
@@ -187,17 +198,29 @@ static const RtDim bigram_sizes[] = {
     { .name = "T", .value = 8, .where = "bigram.model:2" },
 };
 static const RtInput bigram_inputs[] = {
-    { .name = "tokens", .type = RT_I32, .rank = 2, .ranged = true, .hi = V, .hi_name = "V",
+    { .name = "tokens",
+      .type = RT_I32,
+      .rank = 2,
+      .ranged = true,
+      .hi = V,
+      .hi_name = "V",
       .where = "bigram.model:3" },
-    { .name = "targets", .type = RT_I32, .rank = 2, .ranged = true, .hi = V, .hi_name = "V",
+    { .name = "targets",
+      .type = RT_I32,
+      .rank = 2,
+      .ranged = true,
+      .hi = V,
+      .hi_name = "V",
       .where = "bigram.model:3" },
 };
 static const RtOutput bigram_outputs[] = {
     { .name = "logits", .rank = 3, .where = "bigram.model:5", .needs = 1 },
 };
 static const RtSlot bigram_means[] = {
-    { .name = "loss", .text = "mean(cross_entropy(logits, targets), where: targets >= 0)",
-      .weight = 1, .where = "bigram.model:6" },
+    { .name = "loss",
+      .text = "mean(cross_entropy(logits, targets), where: targets >= 0)",
+      .weight = 1,
+      .where = "bigram.model:6" },
 };
 static const RtMetric bigram_metrics[] = { { .name = "perplexity", .where = "bigram.model:7" } };
 static const RtMap bigram_maps[] = {

@@ -8,7 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef struct { int exit_code, signal; char text[8192]; } Ended;   /* signal 0: it exited */
+typedef struct {
+    int exit_code, signal;
+    char text[8192];
+} Ended; /* signal 0: it exited */
 
 static inline Ended run_child(void (*what)(void *), void *arg)
 {

@@ -42,7 +42,10 @@ typedef enum { CSV, TEXT, TOKENS, TENSORS, MANIFEST, KINDS } Kind;
 
 static const char *const paths[KINDS] = { "f.csv", "f.txt", "f.bin", "f.safetensors", "f.json" };
 
-typedef struct { char at[4096]; size_t n; } File;
+typedef struct {
+    char at[4096];
+    size_t n;
+} File;
 
 static void file_add(File *f, const void *data, size_t n)
 {
@@ -116,7 +119,7 @@ static void damage(File *f)
         memcpy(f->at + at, text, n);
         break;
     }
-    case 4: {                                           /* a part once more                       */
+    case 4: { /* a part once more */
         const size_t n = draw(left < 300 ? left : 300);
         if (f->n + n > sizeof f->at)
             break;
@@ -124,7 +127,7 @@ static void damage(File *f)
         f->n += n;
         break;
     }
-    default: {                                          /* a part less                            */
+    default: { /* a part less */
         const size_t n = draw(left < 40 ? left : 40);
         memmove(f->at + at, f->at + at + n, left - n);
         f->n -= n;

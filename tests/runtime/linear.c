@@ -9,36 +9,58 @@
 #include "rt.h"
 
 #ifndef REAL
-#define REAL float
+#define REAL      float
 #define REAL_KIND RT_F32
 #endif
 #ifndef OPTIMIZER
 #define OPTIMIZER RT_ADAMW
-#define UPDATE rt_update_adamw
+#define UPDATE    rt_update_adamw
 #endif
 
 /* ---- 1 dimensions ------------------------------------------------------- */
 
 enum { D = 3 };
 
-typedef struct { ptrdiff_t B; } Dims;
+typedef struct {
+    ptrdiff_t B;
+} Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
 enum { P_w = 0, P_b = P_w + D, P_mu = P_b + 1, P_COUNT = P_mu + D };
 
 static const RtParam linear_params[] = {
-    { .path = "w", .role = RT_WEIGHT, .decay = true, .rank = 1, .shape = { D }, .at = P_w,
-      .init = { RT_NORMAL, 0.02 }, .where = "linear.model:4" },
-    { .path = "b", .role = RT_BIAS, .rank = 1, .shape = { 1 }, .at = P_b,
-      .init = { RT_ZEROS, 0 }, .where = "linear.model:5" },
-    { .path = "mu", .role = RT_STATE, .rank = 1, .shape = { D }, .at = P_mu,
-      .init = { RT_ZEROS, 0 }, .fit = "mean", .fit_input = 0, .where = "linear.model:6" },
+    { .path = "w",
+      .role = RT_WEIGHT,
+      .decay = true,
+      .rank = 1,
+      .shape = { D },
+      .at = P_w,
+      .init = { RT_NORMAL, 0.02 },
+      .where = "linear.model:4" },
+    { .path = "b",
+      .role = RT_BIAS,
+      .rank = 1,
+      .shape = { 1 },
+      .at = P_b,
+      .init = { RT_ZEROS, 0 },
+      .where = "linear.model:5" },
+    { .path = "mu",
+      .role = RT_STATE,
+      .rank = 1,
+      .shape = { D },
+      .at = P_mu,
+      .init = { RT_ZEROS, 0 },
+      .fit = "mean",
+      .fit_input = 0,
+      .where = "linear.model:6" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-typedef struct { size_t y, bytes; } Plan;
+typedef struct {
+    size_t y, bytes;
+} Plan;
 
 static Plan linear_plan(Dims n)
 {
@@ -56,7 +78,7 @@ static void k1_y(REAL *restrict y, const REAL *restrict x, const REAL *restrict 
     for (ptrdiff_t ib = 0; ib < B; ib++) {
         REAL a = p[P_b];
         for (int id = 0; id < D; id++)
-            a += (x[ib*D + id] - p[P_mu + id]) * p[P_w + id];
+            a += (x[ib * D + id] - p[P_mu + id]) * p[P_w + id];
         y[ib] = a;
     }
 }
@@ -77,7 +99,7 @@ static void k3_d_p(REAL *restrict d_p, const REAL *restrict x, const REAL *restr
     for (int id = 0; id < D; id++) {
         REAL a = add ? d_p[P_w + id] : 0;
         for (ptrdiff_t ib = 0; ib < B; ib++)
-            a += (x[ib*D + id] - p[P_mu + id]) * g * 2 * (y[ib] - t[ib]);
+            a += (x[ib * D + id] - p[P_mu + id]) * g * 2 * (y[ib] - t[ib]);
         d_p[P_w + id] = a;
     }
     REAL a = add ? d_p[P_b] : 0;

@@ -18,7 +18,11 @@ static inline void sequence_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo,
     *hi = dims[1] + map;
 }
 
-typedef struct { RtModel m; RtInput inputs[4]; RtMap maps[4]; } TestModel;
+typedef struct {
+    RtModel m;
+    RtInput inputs[4];
+    RtMap maps[4];
+} TestModel;
 
 static inline void sequence_model(TestModel *t, const char *reader, const char *path,
                                   int64_t vocabulary)
@@ -80,7 +84,9 @@ static inline void table_model(TestModel *t, const char *path, bool header)
                                     .hi_name = "K",
                                     .where = "b.model:4" } } };
     t->maps[0] = (RtMap){ .input = 0, .kind = RT_MAP_COLS, .where = "b.model:20" };
-    t->maps[1] = (RtMap){ .input = 1, .kind = RT_MAP_COL, .column = header ? "label" : NULL,
+    t->maps[1] = (RtMap){ .input = 1,
+                          .kind = RT_MAP_COL,
+                          .column = header ? "label" : NULL,
                           .where = "b.model:20" };
     t->m = (RtModel){ .name = "b",
                       .source = "b.model",

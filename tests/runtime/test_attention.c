@@ -13,10 +13,10 @@ static double draw_real(void) { return (double)(float)((double)draw(1 << 16) / 6
 /* Packed rows as a model has them: [B, T, q | k | v and a gap], or q apart where T is not S. */
 typedef struct {
     RtAttention a;
-    ptrdiff_t   kv_row, q_row, y_row, at_k, at_v;
-    size_t      n_kv, n_q, n_y, n_lse;
-    double     *kv, *q, *y, *lse, *d_y, *d_kv, *d_q;
-    float      *kv_f, *q_f, *y_f, *lse_f, *d_y_f, *d_kv_f, *d_q_f;
+    ptrdiff_t kv_row, q_row, y_row, at_k, at_v;
+    size_t n_kv, n_q, n_y, n_lse;
+    double *kv, *q, *y, *lse, *d_y, *d_kv, *d_q;
+    float *kv_f, *q_f, *y_f, *lse_f, *d_y_f, *d_kv_f, *d_q_f;
 } Case;
 
 static void both(double **d, float **f, size_t n, bool nan)
@@ -195,7 +195,7 @@ static void one_head_shared_by_a_team(void **unused)
 static void queries_without_keys(void **unused)
 {
     RT_UNUSED(unused);
-    check(2, 2, 90, 3, 8, 8, true);             /* the first 87 queries see nothing              */
+    check(2, 2, 90, 3, 8, 8, true); /* the first 87 queries see nothing */
     check(2, 2, 5, 0, 4, 4, false);
     check(2, 2, 5, 0, 4, 4, true);
     check(1, 2, 0, 5, 4, 4, false);
@@ -252,8 +252,10 @@ static void large_scores(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_size), cmocka_unit_test(one_head_shared_by_a_team),
-        cmocka_unit_test(queries_without_keys), cmocka_unit_test(gradient_is_the_difference),
+        cmocka_unit_test(any_size),
+        cmocka_unit_test(one_head_shared_by_a_team),
+        cmocka_unit_test(queries_without_keys),
+        cmocka_unit_test(gradient_is_the_difference),
         cmocka_unit_test(large_scores),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -64,7 +64,7 @@ static void gzip_is_expanded(void **unused)
     RT_UNUSED(unused);
     size_t len;
     write_gzip("b.gz", "one,two\n", "wb");
-    write_gzip("b.gz", "three\n", "ab");        /* a second member                               */
+    write_gzip("b.gz", "three\n", "ab"); /* a second member */
     char *back = rt_read_file("b.gz", 1 << 20, &len);
     assert_string_equal(back, "one,two\nthree\n");
     rt_free(back);
@@ -96,15 +96,43 @@ static int child(void (*f)(void), char *said, size_t cap)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-static void read_missing(void) { size_t n; rt_read_file("missing", 10, &n); }
-static void read_folder(void) { size_t n; rt_read_file(".", 10, &n); }
-static void read_large(void) { size_t n; rt_read_file("a.bin", 10, &n); }
-static void read_cut(void) { size_t n; rt_read_file("cut.gz", 100000, &n); }
-static void read_no_gzip(void) { size_t n; rt_read_file("no.gz", 100000, &n); }
-static void read_bomb(void) { size_t n; rt_read_file("bomb.gz", 1000, &n); }
+static void read_missing(void)
+{
+    size_t n;
+    rt_read_file("missing", 10, &n);
+}
+static void read_folder(void)
+{
+    size_t n;
+    rt_read_file(".", 10, &n);
+}
+static void read_large(void)
+{
+    size_t n;
+    rt_read_file("a.bin", 10, &n);
+}
+static void read_cut(void)
+{
+    size_t n;
+    rt_read_file("cut.gz", 100000, &n);
+}
+static void read_no_gzip(void)
+{
+    size_t n;
+    rt_read_file("no.gz", 100000, &n);
+}
+static void read_bomb(void)
+{
+    size_t n;
+    rt_read_file("bomb.gz", 1000, &n);
+}
 static void too_much(void) { rt_alloc((size_t)1 << 60, "the arena"); }
 static void bad_fault(void) { set_fault("io:frobnicate:1:EIO"); }
-static void killed(void) { set_fault("io:kill:3"); rt_write_atomic("k.bin", "abc", 3); }
+static void killed(void)
+{
+    set_fault("io:kill:3");
+    rt_write_atomic("k.bin", "abc", 3);
+}
 
 static void failures_say_why(void **unused)
 {
@@ -116,16 +144,20 @@ static void failures_say_why(void **unused)
     write_gzip("cut.gz", "a text that is cut in the middle of its data 1234567890", "wb");
     assert_int_equal(truncate("cut.gz", 30), 0);
     assert_int_equal(rt_write_atomic("no.gz", "plain text", 10), 0);
-    const struct { void (*f)(void); int code; const char *text; } cases[] = {
+    const struct {
+        void (*f)(void);
+        int code;
+        const char *text;
+    } cases[] = {
         { read_missing, 1, "missing: cannot be opened: No such file" },
-        { read_folder,  1, "is a directory" },
-        { read_large,   1, "larger than the limit of 10 bytes" },
-        { read_cut,     1, "the file is truncated" },
+        { read_folder, 1, "is a directory" },
+        { read_large, 1, "larger than the limit of 10 bytes" },
+        { read_cut, 1, "the file is truncated" },
         { read_no_gzip, 1, "no gzip file" },
-        { read_bomb,    1, "larger than the limit" },
-        { too_much,     1, "out of memory: the arena needs" },
-        { bad_fault,    2, "unknown operation 'frobnicate'" },
-        { killed,      -9, "" },
+        { read_bomb, 1, "larger than the limit" },
+        { too_much, 1, "out of memory: the arena needs" },
+        { bad_fault, 2, "unknown operation 'frobnicate'" },
+        { killed, -9, "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(child(cases[i].f, said, sizeof said), cases[i].code);
@@ -154,7 +186,7 @@ static void a_write_is_whole_or_absent(void **unused)
     RT_UNUSED(unused);
     size_t len;
     assert_int_equal(rt_write_atomic("d.bin", "old", 3), 0);
-    for (int n = 1; ; n++) {
+    for (int n = 1;; n++) {
         char fault[64], part[64];
         snprintf(fault, sizeof fault, "io:any:%d:ENOSPC", n);
         set_fault(fault);
@@ -195,10 +227,13 @@ int main(void)
 {
     set_fault(NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_aligned_and_zero), cmocka_unit_test(files_come_back),
-        cmocka_unit_test(gzip_is_expanded), cmocka_unit_test(failures_say_why),
+        cmocka_unit_test(memory_is_aligned_and_zero),
+        cmocka_unit_test(files_come_back),
+        cmocka_unit_test(gzip_is_expanded),
+        cmocka_unit_test(failures_say_why),
         cmocka_unit_test(short_and_interrupted_calls_do_no_harm),
-        cmocka_unit_test(a_write_is_whole_or_absent), cmocka_unit_test(texts),
+        cmocka_unit_test(a_write_is_whole_or_absent),
+        cmocka_unit_test(texts),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

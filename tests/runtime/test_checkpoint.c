@@ -35,7 +35,9 @@ static const RtModel model = { .name = "a",
                                .n_params = 3,
                                .n_elems = ELEMS };
 
-typedef struct { float p[ELEMS], m[ELEMS], v[ELEMS]; } Buffers;
+typedef struct {
+    float p[ELEMS], m[ELEMS], v[ELEMS];
+} Buffers;
 
 static void fill(Buffers *b, int64_t step)
 {
@@ -76,8 +78,9 @@ static int64_t load_from(const char *path)
     fill(&want, c.step);
     for (int i = 0; i < ELEMS; i++) {
         const bool gap = i == 18 + 0 || (i >= 18 && (i - 5) % 20 >= 13) || i >= 58;
-        if (!gap && (memcmp(&b.p[i], &want.p[i], 4) || memcmp(&b.m[i], &want.m[i], 4)
-                     || memcmp(&b.v[i], &want.v[i], 4)))
+        if (!gap
+            && (memcmp(&b.p[i], &want.p[i], 4) || memcmp(&b.m[i], &want.m[i], 4)
+                || memcmp(&b.v[i], &want.v[i], 4)))
             fail_msg("%s: element %d", dir, i);
     }
     assert_true(c.applied == c.step - 1 && c.skipped == 1 && c.samples == c.step * 12);
@@ -122,7 +125,7 @@ static void what_is_saved_comes_back(void **unused)
     assert_true(rt_checkpoint_exists("run"));
     assert_int_equal(load_from("run"), 10);
     assert_int_equal(load_from("run/step-00000010"), 10);
-    assert_int_equal(save_at("run", 10, 2), 0);         /* the same step again                    */
+    assert_int_equal(save_at("run", 10, 2), 0); /* the same step again */
     assert_int_equal(entries("run"), 1);
     assert_int_equal(load_from("run"), 10);
 }
@@ -150,20 +153,20 @@ static void old_ones_go(void **unused)
     assert_int_equal(load_from("run/step-00000003"), 3);
     empty("run");
     for (int64_t step = 1; step <= 5; step++)
-        save_at("run", step, 0);                        /* 0: all are kept                        */
+        save_at("run", step, 0); /* 0: all are kept */
     assert_int_equal(entries("run"), 5);
-    save_at("run", 3, 1);                               /* later ones are not of this run: kept   */
+    save_at("run", 3, 1); /* later ones are not of this run: kept */
     assert_int_equal(entries("run"), 3);
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-typedef struct { const char *path; int64_t got; } LoadTry;
+typedef struct {
+    const char *path;
+    int64_t got;
+} LoadTry;
 
-static void load_child(void *arg)
-{
-    _exit((int)load_from(((LoadTry *)arg)->path) & 0x7f);
-}
+static void load_child(void *arg) { _exit((int)load_from(((LoadTry *)arg)->path) & 0x7f); }
 
 static void damage(const char *path, int kind)
 {
@@ -201,7 +204,7 @@ static void damage_is_noticed(void **unused)
             damage(files[f], kinds[k]);
             LoadTry try = { .path = "run" };
             expect_end(load_child, &try, 10, "going back to the one before it");
-            try.path = "run/step-00000020";             /* asked for by name: no other is taken   */
+            try.path = "run/step-00000020"; /* asked for by name: no other is taken */
             expect_end(load_child, &try, RT_EXIT_FAIL, "run/step-00000020");
         }
     damage("run/step-00000010/model.safetensors", 101);
@@ -230,7 +233,7 @@ static void the_replaced_one_is_kept(void **unused)
 static void unreadable(void *unused)
 {
     RT_UNUSED(unused);
-    const struct rlimit none = { 3, 3 };        /* no file descriptor is left                     */
+    const struct rlimit none = { 3, 3 }; /* no file descriptor is left */
     if (setrlimit(RLIMIT_NOFILE, &none) != 0)
         exit(7);
     exit(rt_checkpoint_exists("run") ? 6 : 5);
@@ -263,7 +266,7 @@ static void a_damaged_manifest(void **unused)
     empty("run");
     save_at("run", 10, 5);
     save_at("run", 20, 5);
-    unlink("run/step-00000020/manifest.json");          /* not complete: not a checkpoint         */
+    unlink("run/step-00000020/manifest.json"); /* not complete: not a checkpoint */
     assert_int_equal(load_from("run"), 10);
 }
 
@@ -342,8 +345,9 @@ static void check_after(const char *fault, const Ended *ended)
     if (!(got == 20 || (got == 10 && (ended->exit_code == 3 || ended->signal == SIGKILL))))
         fail_msg("%s: exit %d signal %d, then loaded %lld: %s", fault, ended->exit_code,
                  ended->signal, (long long)got, ended->text);
-    if (ended->exit_code == 3 && !strstr(ended->text, got == 20 ? "the checkpoint was saved, but"
-                                                                : "no checkpoint was saved"))
+    if (ended->exit_code == 3
+        && !strstr(ended->text,
+                   got == 20 ? "the checkpoint was saved, but" : "no checkpoint was saved"))
         fail_msg("%s: no message: %s", fault, ended->text);
     rt_checkpoint_clean("run", NULL);
     assert_int_equal(load_from("run"), got);
@@ -368,7 +372,7 @@ static void every_operation_fails_once(void **unused)
     const char *const forms[] = { "io:any:%d:ENOSPC", "io:any:%d+:EIO", "alloc:%d", "alloc:%d+" };
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
         int n = 1, failures = 0;
-        for (int calm = 0; calm < 4 && n < 400; n++) {  /* until the run is through untouched     */
+        for (int calm = 0; calm < 4 && n < 400; n++) { /* until the run is through untouched */
             char fault[64];
             snprintf(fault, sizeof fault, forms[f], n);
             const int code = try_fault(fault, 10);
@@ -389,7 +393,7 @@ static void killed_between_any_two_operations(void **unused)
         code = try_fault(fault, 10);
     }
     assert_true(code == 0 && n > 10);
-    for (n = 1, code = 4; code == 4 && n < 400; n++) {  /* while step 20 itself is replaced       */
+    for (n = 1, code = 4; code == 4 && n < 400; n++) { /* while step 20 itself is replaced */
         char fault[64];
         snprintf(fault, sizeof fault, "io:kill:%d", n);
         code = try_fault(fault, 20);

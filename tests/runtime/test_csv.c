@@ -6,7 +6,11 @@
 #include "fails.h"
 #include "models.h"
 
-typedef struct { const char *text; bool header; const char *part; } Try;
+typedef struct {
+    const char *text;
+    bool header;
+    const char *part;
+} Try;
 
 static void open_try(void *arg)
 {
@@ -75,8 +79,8 @@ static void numbers_round_as_strtod_does(void **unused)
     for (int i = 0; i < N; i++)
         for (int k = 0; k < 3; k++) {
             state = rt_stream(state, (uint64_t)k);
-            const double v =
-                ((double)(state >> 11) * 0x1p-53 - 0.5) * pow(10, (int)(state % 60) - 30);
+            const double v = ((double)(state >> 11) * 0x1p-53 - 0.5)
+                             * pow(10, (int)(state % 60) - 30);
             snprintf(text[i][k], sizeof text[i][k], i % 2 ? "%.9g" : "%.17g", v);
             fprintf(f, "%s%s", text[i][k], k == 2 ? ",1\n" : ",");
         }
@@ -203,9 +207,12 @@ static void a_file_for_validation(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forms_of_numbers), cmocka_unit_test(numbers_round_as_strtod_does),
-        cmocka_unit_test(columns_by_name), cmocka_unit_test(mistakes_have_a_place),
-        cmocka_unit_test(the_split_follows_the_seed_only), cmocka_unit_test(a_file_for_validation),
+        cmocka_unit_test(forms_of_numbers),
+        cmocka_unit_test(numbers_round_as_strtod_does),
+        cmocka_unit_test(columns_by_name),
+        cmocka_unit_test(mistakes_have_a_place),
+        cmocka_unit_test(the_split_follows_the_seed_only),
+        cmocka_unit_test(a_file_for_validation),
     };
     return cmocka_run_group_tests_name("csv", tests, NULL, NULL);
 }

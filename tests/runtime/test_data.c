@@ -50,7 +50,7 @@ static void constants_of_the_training_rows(void **unused)
                 && p[4] == 5);
     assert_true(fabs((double)p[5] - sqrt(square)) < 1e-6
                 && fabs((double)p[6] - 10 * sqrt(square)) < 1e-5);
-    assert_true(p[7] == 1);                             /* a constant column: not 0               */
+    assert_true(p[7] == 1); /* a constant column: not 0 */
     assert_true(fabs((double)p[8] - all) < 1e-5 && p[0] == 0 && p[1] == 0 && p[9] == 0);
     rt_data_close(d);
 }
@@ -63,9 +63,11 @@ static void doubles(void **unused)
     table_model(&t, "d.csv", false);
     t.m.real = t.inputs[0].type = RT_F64;
     t.m.train.split = 0;
-    const RtParam mu = {
-        .path = "mu", .rank = 1, .shape = { 3 }, .fit = "mean", .where = "b.model:5"
-    };
+    const RtParam mu = { .path = "mu",
+                         .rank = 1,
+                         .shape = { 3 },
+                         .fit = "mean",
+                         .where = "b.model:5" };
     t.m.params = &mu;
     t.m.n_params = 1;
     RtData *d = test_open(&t, 0, NULL);
@@ -132,7 +134,7 @@ static void open_broken(void *arg)
         break;
     case 7:
         table_model(&t, "f.csv", false);
-        t.maps[0].kind = RT_MAP_COL;                    /* one column for three elements          */
+        t.maps[0].kind = RT_MAP_COL; /* one column for three elements */
         break;
     case 8:
         table_model(&t, "f.csv", false);
@@ -146,7 +148,9 @@ static void open_broken(void *arg)
 static void wrong_maps(void **unused)
 {
     RT_UNUSED(unused);
-    const struct { int code; const char *part;
+    const struct {
+        int code;
+        const char *part;
     } all[] = {
         { RT_EXIT_FAIL, "a.model:7: nothing in the data of the train block (a.model:29) is given "
                         "to input targets" },
@@ -168,8 +172,10 @@ static void wrong_maps(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constants_of_the_training_rows), cmocka_unit_test(doubles),
-        cmocka_unit_test(tokens_as_reals), cmocka_unit_test(hashes_follow_the_bytes),
+        cmocka_unit_test(constants_of_the_training_rows),
+        cmocka_unit_test(doubles),
+        cmocka_unit_test(tokens_as_reals),
+        cmocka_unit_test(hashes_follow_the_bytes),
         cmocka_unit_test(wrong_maps),
     };
     return cmocka_run_group_tests_name("data", tests, NULL, NULL);

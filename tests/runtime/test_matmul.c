@@ -10,7 +10,11 @@ static uint32_t draw(uint32_t n)
 }
 static double draw_real(void) { return ((double)draw(21) - 10) / 8; } /* sums are exact in float */
 
-typedef struct { float *f; double *d; size_t n; } Buffer;
+typedef struct {
+    float *f;
+    double *d;
+    size_t n;
+} Buffer;
 
 static Buffer buffer(size_t n, bool nan)
 {
@@ -33,8 +37,8 @@ static double reference(const RtMatmul *p, const double *a, const double *b, ptr
 {
     double sum = 0;
     for (ptrdiff_t k = 0; k < p->k; k++)
-        sum +=
-            a[p->ta ? k * p->lda + i : i * p->lda + k] * b[p->tb ? j * p->ldb + k : k * p->ldb + j];
+        sum += a[p->ta ? k * p->lda + i : i * p->lda + k]
+               * b[p->tb ? j * p->ldb + k : k * p->ldb + j];
     return sum;
 }
 
@@ -44,7 +48,8 @@ static void check(RtMatmul p, bool with_bias)
     const size_t last = (size_t)((n0 - 1) * p.step_a[0] + (n1 - 1) * p.step_a[1]);
     Buffer a = buffer(last + (size_t)(p.lda * (p.ta ? p.k : p.m)), false);
     Buffer b = buffer((size_t)((n0 - 1) * p.step_b[0] + (n1 - 1) * p.step_b[1])
-                      + (size_t)(p.ldb * (p.tb ? p.n : p.k)), false);
+                          + (size_t)(p.ldb * (p.tb ? p.n : p.k)),
+                      false);
     const size_t size_c = (size_t)((n0 - 1) * p.step_c[0] + (n1 - 1) * p.step_c[1] + p.ldc * p.m);
     Buffer c = buffer(size_c, !p.add), old = buffer(size_c, false),
            bias = buffer((size_t)p.n, false);
@@ -58,9 +63,11 @@ static void check(RtMatmul p, bool with_bias)
             for (ptrdiff_t j = 0; j < p.n; j++) {
                 const ptrdiff_t i0 = q / n1, i1 = q % n1;
                 const ptrdiff_t at = i0 * p.step_c[0] + i1 * p.step_c[1] + i * p.ldc + j;
-                const double want = (p.add ? old.d[at] : with_bias ? bias.d[j] : 0)
-                    + reference(&p, a.d + i0 * p.step_a[0] + i1 * p.step_a[1],
-                                b.d + i0 * p.step_b[0] + i1 * p.step_b[1], i, j);
+                const double want = (p.add       ? old.d[at]
+                                     : with_bias ? bias.d[j]
+                                                 : 0)
+                                    + reference(&p, a.d + i0 * p.step_a[0] + i1 * p.step_a[1],
+                                                b.d + i0 * p.step_b[0] + i1 * p.step_b[1], i, j);
                 if (c.d[at] != want || (double)c.f[at] != want)
                     fail_msg(
                         "m %td n %td k %td ta %d tb %d add %d bias %d at %td,%td: %g %g, wanted %g",
@@ -134,7 +141,7 @@ static void batches(void **unused)
         p.batch[0] = 1 + draw(4);
         p.batch[1] = 1 + draw(4);
         p.step_a[1] = p.m * p.k;
-        p.step_a[0] = draw(2) ? p.batch[1] * p.m * p.k : 0; /* 0: shared by the outer index       */
+        p.step_a[0] = draw(2) ? p.batch[1] * p.m * p.k : 0; /* 0: shared by the outer index */
         p.step_b[1] = draw(2) ? p.k * p.n : 0;
         p.step_b[0] = p.batch[1] * p.k * p.n;
         p.step_c[1] = p.m * p.n;

@@ -17,26 +17,24 @@ static double ulps(float got, double want)
 
 /* The largest error over floats of all signs and exponents, in loops that vectorise. */
 #define SWEEP(name, reference, bound)                                                              \
-static void sweep_##name(void **unused)                                                            \
-{                                                                                                  \
-    RT_UNUSED(unused);                                                                             \
-    double worst = 0;                                                                              \
-    float at = 0, x[BLOCK], y[BLOCK];                                                              \
-    for (uint64_t first = 0; first < UINT64_C(1) << 32; first += 6007 * BLOCK) {                   \
-        for (uint32_t i = 0; i < BLOCK; i++)                                                       \
-            x[i] = rt_from_f32((uint32_t)first + i * 41);                                          \
-        _Pragma("omp simd")                                                                        \
-        for (int i = 0; i < BLOCK; i++)                                                            \
-            y[i] = rt_##name(x[i]);                                                                \
-        for (int i = 0; i < BLOCK; i++) {                                                          \
-            const double error = ulps(y[i], reference((double)x[i]));                              \
-            at = error > worst ? x[i] : at;                                                        \
-            worst = error > worst ? error : worst;                                                 \
+    static void sweep_##name(void **unused)                                                        \
+    {                                                                                              \
+        RT_UNUSED(unused);                                                                         \
+        double worst = 0;                                                                          \
+        float at = 0, x[BLOCK], y[BLOCK];                                                          \
+        for (uint64_t first = 0; first < UINT64_C(1) << 32; first += 6007 * BLOCK) {               \
+            for (uint32_t i = 0; i < BLOCK; i++)                                                   \
+                x[i] = rt_from_f32((uint32_t)first + i * 41);                                      \
+            _Pragma("omp simd") for (int i = 0; i < BLOCK; i++) y[i] = rt_##name(x[i]);            \
+            for (int i = 0; i < BLOCK; i++) {                                                      \
+                const double error = ulps(y[i], reference((double)x[i]));                          \
+                at = error > worst ? x[i] : at;                                                    \
+                worst = error > worst ? error : worst;                                             \
+            }                                                                                      \
         }                                                                                          \
-    }                                                                                              \
-    if (!(worst <= bound))                                                                         \
-        fail_msg("%s: %.3f ulp at %a", #name, worst, (double)at);                                  \
-}
+        if (!(worst <= bound))                                                                     \
+            fail_msg("%s: %.3f ulp at %a", #name, worst, (double)at);                              \
+    }
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double rsqrt(double x) { return 1 / sqrt(x); }
@@ -53,7 +51,7 @@ SWEEP(rsqrt, rsqrt, 1.5)
 SWEEP(floor, floor, 0)
 SWEEP(abs, fabs, 0)
 
-static void range_of_everyday(void **unused)    /* dense where networks live                     */
+static void range_of_everyday(void **unused) /* dense where networks live */
 {
     RT_UNUSED(unused);
     for (int i = -400000; i <= 400000; i++) {
@@ -72,8 +70,9 @@ static void power(void **unused)
 {
     RT_UNUSED(unused);
     static const float special[] = {
-        0, -0.0f, 1, -1, 2, -2, 3, -3, 0.5f, -0.5f, 1e-45f, -1e-45f, 3e38f, -3e38f, INFINITY,
-        -INFINITY, NAN, 16777216, 16777215, -16777215, 8388607.5f, 1e10f,
+        0,    -0.0f,    1,        -1,        2,          -2,     3,        -3,
+        0.5f, -0.5f,    1e-45f,   -1e-45f,   3e38f,      -3e38f, INFINITY, -INFINITY,
+        NAN,  16777216, 16777215, -16777215, 8388607.5f, 1e10f,
     };
     const int n = (int)(sizeof special / sizeof *special);
     for (int i = 0; i < n * n; i++) {
@@ -112,9 +111,9 @@ static void floor_division(void **unused)
                 continue;
             const int q = (int)floor((double)a / b);
             assert_int_equal(rt_floor_div(a, b), q);
-            assert_int_equal(rt_mod(a, b), a - b*q);
+            assert_int_equal(rt_mod(a, b), a - b * q);
             assert_true(rt_floor_div((float)a, (float)b) == (float)q);
-            assert_true(rt_mod((double)a, (double)b) == a - b*q);
+            assert_true(rt_mod((double)a, (double)b) == a - b * q);
         }
     assert_int_equal(rt_floor_div(5, 0), 0);
     assert_int_equal(rt_floor_div(INT32_MIN, -1), INT32_MIN);
@@ -123,7 +122,7 @@ static void floor_division(void **unused)
 
 static void philox_known_answers(void **unused)
 {
-    RT_UNUSED(unused);                          /* Random123's: counter and key 0, and all ones   */
+    RT_UNUSED(unused); /* Random123's: counter and key 0, and all ones */
     const uint32_t zero[4] = { 0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u };
     for (uint64_t i = 0; i < 4; i++)
         assert_int_equal(rt_philox((RtKey){ 0, 0 }, 0, 0, i), zero[i]);
@@ -156,13 +155,15 @@ static void draws(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweep_exp), cmocka_unit_test(sweep_log), cmocka_unit_test(sweep_tanh),
-        cmocka_unit_test(sweep_erf), cmocka_unit_test(sweep_sigmoid), cmocka_unit_test(sweep_sin),
-        cmocka_unit_test(sweep_cos), cmocka_unit_test(sweep_sqrt), cmocka_unit_test(sweep_rsqrt),
-        cmocka_unit_test(sweep_floor), cmocka_unit_test(sweep_abs),
-        cmocka_unit_test(range_of_everyday), cmocka_unit_test(power),
-        cmocka_unit_test(smaller_and_larger), cmocka_unit_test(floor_division),
-        cmocka_unit_test(philox_known_answers), cmocka_unit_test(draws),
+        cmocka_unit_test(sweep_exp),      cmocka_unit_test(sweep_log),
+        cmocka_unit_test(sweep_tanh),     cmocka_unit_test(sweep_erf),
+        cmocka_unit_test(sweep_sigmoid),  cmocka_unit_test(sweep_sin),
+        cmocka_unit_test(sweep_cos),      cmocka_unit_test(sweep_sqrt),
+        cmocka_unit_test(sweep_rsqrt),    cmocka_unit_test(sweep_floor),
+        cmocka_unit_test(sweep_abs),      cmocka_unit_test(range_of_everyday),
+        cmocka_unit_test(power),          cmocka_unit_test(smaller_and_larger),
+        cmocka_unit_test(floor_division), cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(draws),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);
 }

@@ -14,10 +14,19 @@ static const RtParam params[] = {
     { .path = "s", .role = RT_STATE, .rank = 1, .shape = { 4 }, .at = A + GAP + B },
 };
 static const RtSlot slots[] = { { "loss", "mean(l)", 1, "a.model:1" } };
-static RtModel model = { .name = "o", .params = params, .n_params = 3, .n_elems = N,
-                         .slots = slots, .n_slots = 1 };
+static RtModel model = { .name = "o",
+                         .params = params,
+                         .n_params = 3,
+                         .n_elems = N,
+                         .slots = slots,
+                         .n_slots = 1 };
 
-typedef struct { RtRun run; RtState state; RtOptions opt; double *p, *m, *v; } Fixture;
+typedef struct {
+    RtRun run;
+    RtState state;
+    RtOptions opt;
+    double *p, *m, *v;
+} Fixture;
 
 static double value(const void *at, ptrdiff_t i)
 {
@@ -58,11 +67,11 @@ static Fixture *fixture(RtType real, RtTrain t)
 static void gradient(Fixture *f, int step)
 {
     for (ptrdiff_t i = 0; i < N; i++)
-        set(f->run.d_p, i, i < A + GAP + B && (i < A || i >= A + GAP)
-            ? 0.01 * cos(0.37 * (double)i + step) : 0);
+        set(f->run.d_p, i,
+            i < A + GAP + B && (i < A || i >= A + GAP) ? 0.01 * cos(0.37 * (double)i + step) : 0);
 }
 
-static void reference(Fixture *f, const RtStep *s)          /* the formulas, element by element  */
+static void reference(Fixture *f, const RtStep *s) /* the formulas, element by element */
 {
     const RtTrain *t = &f->opt.train;
     const double n = (double)(s->applied + 1);
@@ -82,8 +91,7 @@ static void reference(Fixture *f, const RtStep *s)          /* the formulas, ele
         }
         *m = t->beta1 * *m + (1 - t->beta1) * g;
         *v = t->beta2 * *v + (1 - t->beta2) * g * g;
-        *p -= s->lr * (*m / (1 - pow(t->beta1, n)))
-            / (sqrt(*v / (1 - pow(t->beta2, n))) + t->eps);
+        *p -= s->lr * (*m / (1 - pow(t->beta1, n))) / (sqrt(*v / (1 - pow(t->beta2, n))) + t->eps);
     }
 }
 
@@ -97,8 +105,9 @@ static void check(RtType real, RtTrain t)
         assert_true(s.finite);
         rt_clip(&f->run, &s);
         reference(f, &s);
-        (t.optimizer == RT_SGD ? rt_update_sgd : t.optimizer == RT_ADAM ? rt_update_adam
-         : rt_update_adamw)(&f->run, &s);
+        (t.optimizer == RT_SGD    ? rt_update_sgd
+         : t.optimizer == RT_ADAM ? rt_update_adam
+                                  : rt_update_adamw)(&f->run, &s);
     }
     const double bound = real == RT_F64 ? 1e-13 : 3e-6;
     for (ptrdiff_t i = 0; i < N; i++)
@@ -193,7 +202,7 @@ static void nothing_moves_unless_finite(void **unused)
         if (k / 2 < 3)
             set(f->run.d_p, k < 4 ? A - 1 : A + GAP, bad[k / 2]);
         else
-            s.sum[0] = NAN;                     /* the loss itself                               */
+            s.sum[0] = NAN; /* the loss itself */
         rt_finite_and_norm(&f->run, &s);
         assert_false(s.finite);
         rt_clip(&f->run, &s);
@@ -230,8 +239,11 @@ static void same_bits_for_every_thread_count(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd), cmocka_unit_test(adam), cmocka_unit_test(adamw),
-        cmocka_unit_test(adam_step_size), cmocka_unit_test(norm_and_clip),
+        cmocka_unit_test(sgd),
+        cmocka_unit_test(adam),
+        cmocka_unit_test(adamw),
+        cmocka_unit_test(adam_step_size),
+        cmocka_unit_test(norm_and_clip),
         cmocka_unit_test(norm_beyond_the_range_of_squares),
         cmocka_unit_test(nothing_moves_unless_finite),
         cmocka_unit_test(same_bits_for_every_thread_count),

@@ -7,10 +7,26 @@ static const RtDim dims[] = { { .name = "B", .batch = true, .where = "m.model:1"
                               { .name = "T", .value = 64, .where = "m.model:2" },
                               { .name = "W", .value = 8, .where = "m.model:3" } };
 static const RtModel model = {
-    .name = "m", .source = "m.model", .source_crc = 7, .dims = dims, .n_dims = 3,
-    .train = { .present = true, .path = "a \"b\".txt", .batch = 12, .accumulate = 1, .keep = 2,
-               .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .lr = 0.1, .lr_end = 1e-5,
-               .schedule = RT_COSINE, .steps = 100, .split = 0.9, .seed = 3, .eps = 1e-8 },
+    .name = "m",
+    .source = "m.model",
+    .source_crc = 7,
+    .dims = dims,
+    .n_dims = 3,
+    .train = { .present = true,
+               .path = "a \"b\".txt",
+               .batch = 12,
+               .accumulate = 1,
+               .keep = 2,
+               .optimizer = RT_ADAMW,
+               .beta1 = 0.9,
+               .beta2 = 0.95,
+               .lr = 0.1,
+               .lr_end = 1e-5,
+               .schedule = RT_COSINE,
+               .steps = 100,
+               .split = 0.9,
+               .seed = 3,
+               .eps = 1e-8 },
 };
 
 static RtOptions parse(const char *const *words, int n)
@@ -20,8 +36,9 @@ static RtOptions parse(const char *const *words, int n)
         argv[i + 1] = (char *)(uintptr_t)words[i];
     return rt_options_parse(&model, n + 1, argv);
 }
-#define PARSE(...) parse((const char *const[]){ __VA_ARGS__ }, \
-                         (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)))
+#define PARSE(...)                                                                                 \
+    parse((const char *const[]){ __VA_ARGS__ },                                                    \
+          (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)))
 
 static void nearest_words(void **unused)
 {
@@ -59,7 +76,7 @@ static void defaults_and_flags(void **unused)
 static void rows_are_well_formed(void **unused)
 {
     RT_UNUSED(unused);
-    assert_true(rt_n_options <= 64);            /* bits of RtOptions.given                       */
+    assert_true(rt_n_options <= 64); /* bits of RtOptions.given */
     for (int i = 0; i < rt_n_options; i++) {
         assert_int_equal(rt_option_index(rt_options[i].name), i);
         assert_true(rt_options[i].commands != 0 && rt_options[i].text != NULL);
@@ -83,7 +100,7 @@ static void config_comes_back(void **unused)
     rt_config_adopt(&model, &o, config, to);
     fclose(to);
     assert_true(o.train.lr == 0.3 && o.train.beta2 == 0.987 && o.train.seed == UINT64_MAX);
-    assert_int_equal(o.train.steps, 60);        /* given: stays                                  */
+    assert_int_equal(o.train.steps, 60); /* given: stays */
     assert_true(o.dims[1] == 16 && o.dims[2] == 2);
     assert_string_equal(o.train.path, "a \"b\".txt");
     assert_non_null(strstr(told, "changed  steps 50 -> 60 (given on the command line)"));
@@ -96,8 +113,10 @@ static void config_comes_back(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nearest_words), cmocka_unit_test(defaults_and_flags),
-        cmocka_unit_test(rows_are_well_formed), cmocka_unit_test(config_comes_back),
+        cmocka_unit_test(nearest_words),
+        cmocka_unit_test(defaults_and_flags),
+        cmocka_unit_test(rows_are_well_formed),
+        cmocka_unit_test(config_comes_back),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

@@ -3,19 +3,53 @@
 #include "run.h"
 
 static const RtParam params[] = {
-    { .path = "wte.weight", .role = RT_EMBEDDING, .decay = true, .rank = 2, .shape = { 6, 5 },
-      .at = 0, .init = { RT_NORMAL, 0.5 }, .where = "a.model:1" },
-    { .path = "h.*.attn.*.w", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { 3, 4 },
-      .at = 30, .n_stacks = 2, .stack = { { 2, 40 }, { 3, 13 } }, .init = { RT_UNIFORM, 0.25 },
+    { .path = "wte.weight",
+      .role = RT_EMBEDDING,
+      .decay = true,
+      .rank = 2,
+      .shape = { 6, 5 },
+      .at = 0,
+      .init = { RT_NORMAL, 0.5 },
+      .where = "a.model:1" },
+    { .path = "h.*.attn.*.w",
+      .role = RT_WEIGHT,
+      .decay = true,
+      .rank = 2,
+      .shape = { 3, 4 },
+      .at = 30,
+      .n_stacks = 2,
+      .stack = { { 2, 40 }, { 3, 13 } },
+      .init = { RT_UNIFORM, 0.25 },
       .where = "a.model:2" },
-    { .path = "h.*.attn.*.b", .role = RT_BIAS, .rank = 1, .shape = { 1 }, .at = 42, .n_stacks = 2,
-      .stack = { { 2, 40 }, { 3, 13 } }, .init = { RT_ONES, 0 }, .where = "a.model:3" },
-    { .path = "h.*.g", .role = RT_GAIN, .rank = 1, .shape = { 1 }, .at = 69, .n_stacks = 1,
-      .stack = { { 2, 40 } }, .init = { RT_CONST, 7 }, .where = "a.model:4" },
-    { .path = "mu", .role = RT_STATE, .rank = 0, .at = 110, .init = { RT_ZEROS, 0 },
+    { .path = "h.*.attn.*.b",
+      .role = RT_BIAS,
+      .rank = 1,
+      .shape = { 1 },
+      .at = 42,
+      .n_stacks = 2,
+      .stack = { { 2, 40 }, { 3, 13 } },
+      .init = { RT_ONES, 0 },
+      .where = "a.model:3" },
+    { .path = "h.*.g",
+      .role = RT_GAIN,
+      .rank = 1,
+      .shape = { 1 },
+      .at = 69,
+      .n_stacks = 1,
+      .stack = { { 2, 40 } },
+      .init = { RT_CONST, 7 },
+      .where = "a.model:4" },
+    { .path = "mu",
+      .role = RT_STATE,
+      .rank = 0,
+      .at = 110,
+      .init = { RT_ZEROS, 0 },
       .where = "a.model:5" },
 };
-static const RtModel model = { .name = "a", .source = "a.model", .params = params, .n_params = 5,
+static const RtModel model = { .name = "a",
+                               .source = "a.model",
+                               .params = params,
+                               .n_params = 5,
                                .n_elems = 111 };
 
 static void names_and_offsets(void **unused)
@@ -28,8 +62,8 @@ static void names_and_offsets(void **unused)
     assert_string_equal(rt_param_name(&params[3], 1, name), "h.1.g");
     assert_int_equal(rt_param_repeats(&params[1]), 6);
     assert_int_equal(rt_param_elems(&params[4]), 1);
-    assert_int_equal(rt_params_count(&model, false), 30 + 6*12 + 6 + 2 + 1);
-    assert_int_equal(rt_params_count(&model, true), 30 + 6*12 + 6 + 2);
+    assert_int_equal(rt_params_count(&model, false), 30 + 6 * 12 + 6 + 2 + 1);
+    assert_int_equal(rt_params_count(&model, true), 30 + 6 * 12 + 6 + 2);
 }
 
 static void initial_values(void **unused)
@@ -51,7 +85,7 @@ static void initial_values(void **unused)
         most = p[30 + k] > most ? (double)p[30 + k] : most;
     }
     assert_true(least >= -0.25 && most < 0.25 && most - least > 0.1);
-    assert_true(p[30] != p[43] && p[30] != p[70]);          /* repetitions differ               */
+    assert_true(p[30] != p[43] && p[30] != p[70]); /* repetitions differ */
     assert_true(p[42] == 1 && p[69] == 7 && p[109] == 7 && p[110] == 0);
 }
 
@@ -85,7 +119,8 @@ static void the_table_names_roles(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_offsets), cmocka_unit_test(initial_values),
+        cmocka_unit_test(names_and_offsets),
+        cmocka_unit_test(initial_values),
         cmocka_unit_test(values_follow_the_name_not_the_place),
         cmocka_unit_test(the_table_names_roles),
     };

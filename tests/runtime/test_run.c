@@ -32,18 +32,39 @@ static const RtDim dims[] = { { .name = "B", .batch = true } };
 static const RtParam params[] = { { .path = "w", .rank = 1, .shape = { N }, .where = "m:1" } };
 static const RtInput inputs[] = { { .name = "x", .type = RT_F32, .rank = 2 },
                                   { .name = "y", .type = RT_F32, .rank = 1 } };
-static const RtSlot slots[] = { { .name = "loss", .weight = 2 }, { .name = "error", .weight = 0 },
+static const RtSlot slots[] = { { .name = "loss", .weight = 2 },
+                                { .name = "error", .weight = 0 },
                                 { .name = "loss_b", .weight = 0.5 } };
 static const RtMetric metrics[] = { { .name = "twice" } };
 static const RtMap maps[] = { { .input = 0, .kind = RT_MAP_COLS },
                               { .input = 1, .kind = RT_MAP_COL } };
 static const RtModel model = {
-    .name = "m", .source = "m.model", .dims = dims, .n_dims = 1, .params = params, .n_params = 1,
-    .n_elems = N, .inputs = inputs, .n_inputs = 2, .slots = slots, .n_slots = 3,
-    .metrics = metrics, .n_metrics = 1,
-    .train = { .reader = "csv", .path = "m.csv", .split = 0.8, .maps = maps, .n_maps = 2,
-               .batch = 6, .optimizer = RT_ADAMW, .steps = 10, .lr = 0.5, .seed = 9 },
-    .input_shape = input_shape, .arena_bytes = arena_bytes, .map_range = map_range,
+    .name = "m",
+    .source = "m.model",
+    .dims = dims,
+    .n_dims = 1,
+    .params = params,
+    .n_params = 1,
+    .n_elems = N,
+    .inputs = inputs,
+    .n_inputs = 2,
+    .slots = slots,
+    .n_slots = 3,
+    .metrics = metrics,
+    .n_metrics = 1,
+    .train = { .reader = "csv",
+               .path = "m.csv",
+               .split = 0.8,
+               .maps = maps,
+               .n_maps = 2,
+               .batch = 6,
+               .optimizer = RT_ADAMW,
+               .steps = 10,
+               .lr = 0.5,
+               .seed = 9 },
+    .input_shape = input_shape,
+    .arena_bytes = arena_bytes,
+    .map_range = map_range,
     .metric_values = metric_values,
 };
 
@@ -56,7 +77,7 @@ static int set_up(void **unused)
     RT_UNUSED(unused);
     FILE *f = fopen("m.csv", "w");
     for (int i = 0; i < 30; i++)
-        fprintf(f, "%d,%d,%d,%d\n", i, 10*i, 100*i, -i);
+        fprintf(f, "%d,%d,%d,%d\n", i, 10 * i, 100 * i, -i);
     fclose(f);
     char *argv[] = { "m", "--accumulate", "3" };
     opt = rt_options_parse(&model, 3, argv);
@@ -80,7 +101,7 @@ static void memory_is_what_is_allocated(void **unused)
     RT_UNUSED(unused);
     const RtMemory m = rt_run_memory(&model, &opt, RT_USE_TRAIN | RT_USE_EVAL);
     assert_true(m.params == 40 && m.gradients == 40 && m.state == 80 && m.arena == 2000);
-    assert_true(m.inputs == 6*3*4 + 6*4 && m.total == 40 + 40 + 80 + 2000 + 96);
+    assert_true(m.inputs == 6 * 3 * 4 + 6 * 4 && m.total == 40 + 40 + 80 + 2000 + 96);
 }
 
 static void a_step_has_its_rows_and_keys(void **unused)
@@ -99,11 +120,11 @@ static void a_step_has_its_rows_and_keys(void **unused)
         assert_int_equal(s.sample, 2 * micro);
         const float *x = run->inputs[0], *y = run->inputs[1];
         for (int i = 0; i < 2; i++) {
-            assert_true(x[i*D + 1] == 10 * x[i*D] && y[i] == -x[i*D]);
-            seen[2*micro + i] = x[i*D];
+            assert_true(x[i * D + 1] == 10 * x[i * D] && y[i] == -x[i * D]);
+            seen[2 * micro + i] = x[i * D];
         }
     }
-    for (int i = 0; i < 6; i++)                 /* six different samples of the epoch             */
+    for (int i = 0; i < 6; i++) /* six different samples of the epoch */
         for (int j = 0; j < i; j++)
             assert_true(seen[i] != seen[j]);
     run->state->step = run->state->samples = 0;
@@ -167,7 +188,8 @@ int main(void)
         cmocka_unit_test(memory_is_what_is_allocated),
         cmocka_unit_test(a_step_has_its_rows_and_keys),
         cmocka_unit_test(seeds_are_weight_over_count),
-        cmocka_unit_test(counters_advance_on_applied_updates), cmocka_unit_test(records_are_json),
+        cmocka_unit_test(counters_advance_on_applied_updates),
+        cmocka_unit_test(records_are_json),
     };
     return cmocka_run_group_tests_name("run", tests, set_up, tear_down);
 }

@@ -85,8 +85,9 @@ static void what_others_write(void **unused)
 
 #define ONE(dtype, shape, offsets)                                                                 \
     "{\"x\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-#define TWO(from, to) "{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}," \
-                      "\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" from "," to "]}}"
+#define TWO(from, to)                                                                              \
+    "{\"x\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"                              \
+    "\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" from "," to "]}}"
 
 static void broken_rules(void **unused)
 {

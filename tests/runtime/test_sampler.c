@@ -61,8 +61,10 @@ static void looks_random(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sample_once), cmocka_unit_test(large_sets),
-        cmocka_unit_test(keys_give_other_orders), cmocka_unit_test(looks_random),
+        cmocka_unit_test(every_sample_once),
+        cmocka_unit_test(large_sets),
+        cmocka_unit_test(keys_give_other_orders),
+        cmocka_unit_test(looks_random),
     };
     return cmocka_run_group_tests_name("sampler", tests, NULL, NULL);
 }

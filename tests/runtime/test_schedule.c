@@ -17,7 +17,10 @@ static void warm_up(void **unused)
 static void cosine(void **unused)
 {
     RT_UNUSED(unused);
-    const RtTrain t = { .schedule = RT_COSINE, .lr = 1e-3, .lr_end = 1e-4, .warmup = 100,
+    const RtTrain t = { .schedule = RT_COSINE,
+                        .lr = 1e-3,
+                        .lr_end = 1e-4,
+                        .warmup = 100,
                         .steps = 2000 };
     near(rt_schedule_lr(&t, 99), 1e-3 * 100 / 101);
     near(rt_schedule_lr(&t, 100), 1e-3);
@@ -29,7 +32,10 @@ static void cosine(void **unused)
 static void linear_over_its_own_length(void **unused)
 {
     RT_UNUSED(unused);
-    const RtTrain t = { .schedule = RT_LINEAR, .lr = 2, .lr_end = 1, .steps = 1000,
+    const RtTrain t = { .schedule = RT_LINEAR,
+                        .lr = 2,
+                        .lr_end = 1,
+                        .steps = 1000,
                         .decay_steps = 10 };
     near(rt_schedule_lr(&t, 0), 2);
     near(rt_schedule_lr(&t, 5), 1.5);
@@ -48,7 +54,8 @@ static void warm_up_longer_than_the_run(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(warm_up), cmocka_unit_test(cosine),
+        cmocka_unit_test(warm_up),
+        cmocka_unit_test(cosine),
         cmocka_unit_test(linear_over_its_own_length),
         cmocka_unit_test(warm_up_longer_than_the_run),
     };

@@ -26,7 +26,7 @@ static void windows_stay_in_their_file(void **unused)
     RT_UNUSED(unused);
     TestModel t;
     put_good("train_0.bin", 10, 0);
-    put_good("train_1.bin", 3, 100);                    /* too short for a window                 */
+    put_good("train_1.bin", 3, 100); /* too short for a window */
     put_good("train_2.bin", 12, 200);
     put_good("val.bin", 9, 50);
     sequence_model(&t, "tokens", "train_*.bin", 1000);
@@ -56,7 +56,7 @@ static void a_share_validates(void **unused)
     RT_UNUSED(unused);
     TestModel t;
     put_good("one_0.bin", 40, 0);
-    put_good("one_1.bin", 60, 40);                      /* 100 tokens: the last 20 validate       */
+    put_good("one_1.bin", 60, 40); /* 100 tokens: the last 20 validate */
     sequence_model(&t, "tokens", "one_*.bin", 100);
     RtData *d = test_open(&t, 4, NULL);
     int32_t tokens[8], targets[8];
@@ -105,7 +105,8 @@ static void wrong_files(void **unused)
     put_shard("eval.bin", 20240522, 1, 20, 2, 20, 0);
     put_good("range.bin", 30, 80);
     put_good("tiny.bin", 4, 0);
-    const struct { const char *path, *part;
+    const struct {
+        const char *path, *part;
     } all[] = {
         { "none_*.bin", "none_*.bin: no such file" },
         { "short.bin", "3 bytes; the header of a token file" },

@@ -52,7 +52,10 @@ static void bytes(void **unused)
     RT_UNUSED(unused);
     TestModel t;
     int32_t ids[8];
-    put_file("t.txt", "a\xff" "bcdefghi", 10);
+    put_file("t.txt",
+             "a\xff"
+             "bcdefghi",
+             10);
     sequence_model(&t, "text", "t.txt", 256);
     t.m.train.vocab = "bytes";
     RtData *d = test_open(&t, 3, NULL);
@@ -68,7 +71,7 @@ static void training_windows_start_anywhere(void **unused)
 {
     RT_UNUSED(unused);
     TestModel t;
-    put_text("t.txt", "abcdefghijklmnopqrst");         /* 20: 16 train, 4 validate                */
+    put_text("t.txt", "abcdefghijklmnopqrst"); /* 20: 16 train, 4 validate */
     sequence_model(&t, "text", "t.txt", 100);
     RtData *d = test_open(&t, 3, NULL);
     assert_int_equal(rt_data_samples(d, RT_SPLIT_TRAIN), 13);
@@ -83,11 +86,11 @@ static void training_windows_start_anywhere(void **unused)
         assert_true(!seen[tokens[3 * i]]);
         seen[tokens[3 * i]] = true;
     }
-    int32_t next[13 * 3];                               /* the next epoch has another order       */
+    int32_t next[13 * 3]; /* the next epoch has another order */
     void *again[2] = { next, targets };
     rt_data_fill(d, RT_SPLIT_TRAIN, 5, 13, 13, again);
     assert_memory_not_equal(tokens, next, sizeof next);
-    rt_data_fill(d, RT_SPLIT_TRAIN, 5, 4, 9, again);    /* a resumed run finds its place          */
+    rt_data_fill(d, RT_SPLIT_TRAIN, 5, 4, 9, again); /* a resumed run finds its place */
     assert_memory_equal(tokens + 12, next, 27 * sizeof *next);
     rt_data_close(d);
 }
@@ -96,7 +99,7 @@ static void validation_covers_every_target(void **unused)
 {
     RT_UNUSED(unused);
     TestModel t;
-    put_text("t.txt", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"); /* 40: 8 validate           */
+    put_text("t.txt", "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"); /* 40: 8 validate */
     sequence_model(&t, "text", "t.txt", 100);
     RtData *d = test_open(&t, 3, NULL);
     int32_t tokens[6], targets[6];
@@ -110,7 +113,7 @@ static void validation_covers_every_target(void **unused)
     rt_data_fill_tail(d, RT_SPLIT_VAL, inputs);
     assert_true(tokens[0] == first + 6 && targets[0] == first + 7);
     rt_data_close(d);
-    t.m.train.split = 0.95;                             /* 2 tokens: less than one window         */
+    t.m.train.split = 0.95; /* 2 tokens: less than one window */
     d = test_open(&t, 3, NULL);
     assert_int_equal(rt_data_samples(d, RT_SPLIT_VAL), 0);
     assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL), 1);
@@ -121,7 +124,9 @@ static void wrong_texts(void **unused)
 {
     RT_UNUSED(unused);
     put_text("v.txt", "ab\nabq");
-    const struct { Try try; const char *part;
+    const struct {
+        Try try;
+        const char *part;
     } all[] = {
         { { .text = "" }, "t.txt: is empty" },
         { { .text = "abc\nde\xff"
@@ -145,7 +150,8 @@ static void wrong_texts(void **unused)
         { { .text = "ababab", .vocab = "{" }, "no list" },
         { { .text = "abab\nabab", .val = "v.txt" }, "v.txt:2:3: character U+0071 ('q')" },
         { { .text = "abababab", .val = "v.txt" }, "v.txt:1:3: character U+000A is not" },
-        { { .text = "abababab", .val = "none.txt" }, "none.txt: no such file; --val-data FILE names" },
+        { { .text = "abababab", .val = "none.txt" },
+          "none.txt: no such file; --val-data FILE names" },
         { { .text = "abcdefghijk", .vocab_kind = "bytes", .V = 100 },
           "token 3 is 100, outside of tokens: int in "
           "0..100 (a.model:7)" },
