@@ -391,25 +391,25 @@ static int64_t head_at(const Machine *m, const HeadSteps *h, int64_t b, int64_t 
     return b * dim_of(m, h->b) + head * dim_of(m, h->h) + t * dim_of(m, h->t);
 }
 
-/* Scores of one query, and whether each key is seen. */
-static void scores(Machine *m, const Step *s, int arg_q, int arg_k, const int64_t *at, double *x)
+/* Scores of one query with the keys it sees; returns how many these are: the first of all. */
+static int64_t scores(Machine *m, const Step *s, int arg_q, int arg_k, const int64_t *at, double *x)
 {
     const Attention *p = &s->kernel->attention;
     int64_t T = dim_of(m, p->T), S = dim_of(m, p->S), D = dim_of(m, p->D);
+    int64_t seen = p->causal ? at[2] + S - T + 1 : S;
     double scale = p->scale != 0 ? p->scale : 1 / sqrt((double)D);
     int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]);
-    for (int64_t j = 0; j < S; j++) {
+    for (int64_t j = 0; j < seen; j++) {
         int64_t k0 = head_at(m, &p->k, at[0], at[1], j);
-        x[j] = -INFINITY;
-        if (p->causal && j > at[2] + S - T)
-            continue;
         x[j] = 0;
         for (int64_t d = 0; d < D; d++)
             x[j] += *cell(m, s, arg_q, q0 + d) * *cell(m, s, arg_k, k0 + d);
         x[j] *= scale;
     }
+    return seen;
 }
 
+/* The weights are exp(x - top) / sum, not exp(x - lse): of large scores lse keeps too few digits. */
 static void run_attention(Machine *m, const Step *s)
 {
     const Attention *p = &s->kernel->attention;
@@ -418,19 +418,17 @@ static void run_attention(Machine *m, const Step *s)
     double *x = NEW_ARRAY(a, double, S + 1);
     for (int64_t r = 0; r < dim_of(m, p->B) * H * T; r++) {
         int64_t at[3] = { r / (H * T), r / T % H, r % T };
+        int64_t seen = scores(m, s, 2, 3, at, x);
         double top = -INFINITY, sum = 0;
-        scores(m, s, 2, 3, at, x);
-        for (int64_t j = 0; j < S; j++)
+        for (int64_t j = 0; j < seen; j++)
             top = x[j] > top ? x[j] : top;
-        for (int64_t j = 0; j < S; j++)
-            sum += x[j] == -INFINITY ? 0 : exp(x[j] - top);
-        double lse = sum > 0 ? top + log(sum) : 0;
-        *cell(m, s, 1, r) = lse;
+        for (int64_t j = 0; j < seen; j++)
+            sum += exp(x[j] - top);
+        *cell(m, s, 1, r) = seen > 0 ? top + log(sum) : 0;
         for (int64_t e = 0; e < E; e++) {
             double y = 0;
-            for (int64_t j = 0; j < S; j++)
-                if (x[j] != -INFINITY)
-                    y += exp(x[j] - lse) * *cell(m, s, 4, head_at(m, &p->v, at[0], at[1], j) + e);
+            for (int64_t j = 0; j < seen; j++)
+                y += exp(x[j] - top) / sum * *cell(m, s, 4, head_at(m, &p->v, at[0], at[1], j) + e);
             *cell(m, s, 0, head_at(m, &p->y, at[0], at[1], at[2]) + e) = y;
         }
     }
@@ -451,18 +449,16 @@ static void zero_heads(Machine *m, const Step *s, int arg, const HeadSteps *h, c
 static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, double *x)
 {
     const Attention *p = &s->kernel->attention;
-    int64_t D = dim_of(m, p->D), E = dim_of(m, p->E), S = dim_of(m, p->S);
+    int64_t D = dim_of(m, p->D), E = dim_of(m, p->E);
     double scale = p->scale != 0 ? p->scale : 1 / sqrt((double)D), own = 0;
     int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]);
     int64_t y0 = head_at(m, &p->y, at[0], at[1], at[2]);
     int64_t g0 = head_at(m, &p->d_y, at[0], at[1], at[2]);
     int64_t dq0 = head_at(m, &p->d_q, at[0], at[1], at[2]);
-    scores(m, s, 3, 4, at, x);
+    int64_t seen = scores(m, s, 3, 4, at, x);
     for (int64_t e = 0; e < E; e++)
         own += *cell(m, s, 6, y0 + e) * *cell(m, s, 8, g0 + e);
-    for (int64_t j = 0; j < S; j++) {
-        if (x[j] == -INFINITY)
-            continue;
+    for (int64_t j = 0; j < seen; j++) {
         double w = exp(x[j] - *cell(m, s, 7, r)), d = -own;
         int64_t k0 = head_at(m, &p->k, at[0], at[1], j), v0 = head_at(m, &p->v, at[0], at[1], j);
         int64_t dk0 = head_at(m, &p->d_k, at[0], at[1], j);
