@@ -5,8 +5,6 @@
  */
 #include "front/sem_parts.h"
 
-#include <string.h>
-
 static const char *callee_name(const Ast *call)
 {
     return call->left->kind == AST_INDEX ? call->left->left->name : call->left->name;
@@ -34,15 +32,6 @@ static const Dim *product(Sem *s, const Dim *const *dim, int n)
     return d;
 }
 
-/* Is d the sample axis times whole numbers? B/2 would join pairs of samples. */
-static bool whole_samples(Sem *s, const Dim *d)
-{
-    const Dim *each = dim_exact_div(s->dims, d, dim_sym(s->dims, s->batches.at[0]));
-    int64_t v;
-    return each && !dim_has_kind(each, SYM_BATCH)
-           && (dim_value(each, &v) || !strchr(dim_text(s->cx, each), '/'));
-}
-
 /* Row-major order keeps samples apart if as much stands before the sample axis as after. */
 static bool keeps_samples(Sem *s, const Ast *call, const Expr *e, int rank, const Dim *const *dim)
 {
@@ -53,7 +42,7 @@ static bool keeps_samples(Sem *s, const Ast *call, const Expr *e, int rank, cons
     if (from < 0 && to < 0)
         return true;
     if (from >= 0 && to >= 0 && dim_same(product(s, e->type->dim, from), product(s, dim, to))
-        && whole_samples(s, dim[to]))
+        && dim_per_sample(s->dims, dim[to]))
         return true;
     Diag *d = sem_error(s, call->span, "this reshape would mix samples: %s",
                         sem_type_text(s, e->type));
@@ -392,6 +381,20 @@ static const char *draw_stream(Sem *s)
     return intern_printf(s->cx, "%s.%d", base, (*count)++);
 }
 
+/* The numbers follow the samples: one axis of whole samples at most (compiler/op/random.c). */
+static bool draws_by_sample(Sem *s, const Ast *call, int rank, const Dim *const *dim)
+{
+    bool follows = false;
+    for (int i = 0; i < rank; i++) {
+        if (!dim_has_kind(dim[i], SYM_BATCH))
+            continue;
+        if (follows || !dim_per_sample(s->dims, dim[i]))
+            return sem_no_mixing(s, call->span, dim[i], follows ? "pairs of samples" : "a draw");
+        follows = true;
+    }
+    return true;
+}
+
 Thing *builtin_draw(Sem *s, const Ast *call)
 {
     bool uniform = callee_name(call)[0] == 'u';
@@ -411,6 +414,8 @@ Thing *builtin_draw(Sem *s, const Ast *call)
     } else if (!shape_arg(s, call, 0, &rank, dim)) {
         return thing_poison(s);
     }
+    if (!draws_by_sample(s, call, rank, dim))
+        return thing_poison(s);
     VEC(Expr *) in = { 0 };
     for (CheckedLoop *l = s->loop; l; l = l->parent)
         vec_push(s->arena, &in, l->iter);

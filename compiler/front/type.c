@@ -266,6 +266,27 @@ static bool dim_any_symbol(const Dim *d, const Symbol *s, SymKind kind)
 bool dim_has_kind(const Dim *d, SymKind kind) { return dim_any_symbol(d, NULL, kind); }
 bool dim_has_symbol(const Dim *d, const Symbol *s) { return dim_any_symbol(d, s, SYM_FRESH); }
 
+const Dim *dim_per_sample(Dims *ds, const Dim *d)
+{
+    const Dim *each = NULL;
+    for (int i = 0; i < ds->symbols.len && !each; i++) {
+        const Symbol *s = ds->symbols.at[i];
+        if (s->kind == SYM_BATCH && dim_has_symbol(d, s))
+            each = dim_exact_div(ds, d, dim_sym(ds, s));
+    }
+    if (!each || dim_has_kind(each, SYM_BATCH))
+        return NULL;
+    const Poly *p = &each->closed->p;
+    for (int i = 0; i < p->n; i++) {
+        for (int k = 0; k < p->at[i].n; k++)
+            if (p->at[i].factor[k].power < 0)
+                return NULL;
+        if (p->at[i].den != 1)
+            return NULL;
+    }
+    return each;
+}
+
 /* r += num / den, in lowest terms; false on overflow. */
 static bool ratio_add(Term *r, __int128 num, __int128 den)
 {

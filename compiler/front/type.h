@@ -60,6 +60,9 @@ bool dim_literal(const Dim *d, int64_t *value); /* true when it is a bare number
 bool dim_overflows(const Dim *d);               /* its constant part left int64 */
 bool dim_has_kind(const Dim *d, SymKind kind);  /* is a symbol of that kind in it? */
 bool dim_has_symbol(const Dim *d, const Symbol *s);
+/* What of an axis of that size belongs to one sample: T of B*T. NULL: it is no whole number of
+   samples, as B + 1, B*B and B/2, or has none in it. */
+const Dim *dim_per_sample(Dims *ds, const Dim *d);
 int64_t dim_eval(const Dim *d, const int64_t *values); /* by symbol id; -1 on overflow */
 /* Proven a <= b for all positive run-time dims (coefficient-wise); false = unknown. */
 bool dim_le(Dims *ds, const Dim *a, const Dim *b);

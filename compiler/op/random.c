@@ -10,9 +10,9 @@
  * num.h has the same definition, for the numbers of emitted programs.
  *   stream   FNV-1a, 64 bits, of the text in attr, then mixed with the iteration of each enclosing
  *            loop, outermost first (splitmix64 of the stream and the iteration)
- *   sample   sample_base + index along the sample axis: the first axis whose dim has a batch symbol
- *            B in it. An axis of B*T is B samples of T elements, in that order. Without such an
- *            axis it is 0
+ *   sample   sample_base + index along the sample axis: the one axis whose dim has a batch symbol B
+ *            in it. An axis of B*T is B samples of T elements, in that order. Without such an axis
+ *            it is 0. Two of them, or one of B + 1, belong to no sample: such a draw is refused
  *   element  row-major index within the sample: over all axes, where the sample axis has what is
  *            left of it after the division by B
  * Uniform: (word >> 8) 2^-24, in [0, 1). Normal: sqrt(-2 ln(1 - u1)) cos(2 pi u2), where u1 and u2
@@ -24,12 +24,19 @@
 
 CHECK(check_draw)
 {
-    (void)g;
+    bool follows = false;
     for (int i = 0; i < n_in; i++)
         if (in[i]->type->dtype != DT_I32 || in[i]->type->rank != 0)
             return "the inputs of a draw are iterations, i32 scalars";
     if (!attr->stream)
         return "a draw needs a stream";
+    for (int i = 0; i < type->rank; i++) {
+        if (!dim_has_kind(type->dim[i], SYM_BATCH))
+            continue;
+        if (follows || !dim_per_sample(g->program->dims, type->dim[i]))
+            return "a draw has one axis of whole samples, or none";
+        follows = true;
+    }
     return dtype_is_real(type->dtype) ? NULL : "random numbers are real";
 }
 
@@ -87,17 +94,15 @@ static double normal(const EvalEnv *env, uint64_t stream, uint64_t sample, uint6
 }
 
 /* The sample axis, -1 = none, and how many elements of it belong to one sample. */
-static int sample_axis(const Node *n, const Tensor *out, const EvalEnv *env, int64_t *rest)
+static int sample_axis(const Node *n, const EvalEnv *env, int64_t *rest)
 {
-    const Dims *ds = n->graph->program->dims;
-    for (int k = 0; k < n->type->rank; k++)
-        for (int i = 0; i < dims_count(ds); i++) {
-            const Symbol *s = dims_at(ds, i);
-            if (s->kind == SYM_BATCH && dim_has_symbol(n->type->dim[k], s)) {
-                *rest = env->dims[s->id] > 0 ? out->dim[k] / env->dims[s->id] : 1;
-                return k;
-            }
+    for (int k = 0; k < n->type->rank; k++) {
+        const Dim *each = dim_per_sample(n->graph->program->dims, n->type->dim[k]);
+        if (each) {
+            *rest = dim_eval(each, env->dims);
+            return k;
         }
+    }
     return -1;
 }
 
@@ -105,7 +110,7 @@ EVAL(eval_draw)
 {
     (void)a;
     int64_t rest = 1;
-    int axis = sample_axis(n, out, env, &rest);
+    int axis = sample_axis(n, env, &rest);
     uint64_t stream = op_stream_hash(n->attr.stream);
     for (int k = 0; k < n->n_in; k++)
         stream = mix_iteration(stream, (uint64_t)in[k]->at[0]);

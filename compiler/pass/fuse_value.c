@@ -268,16 +268,6 @@ static int gather(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
 
 /* ---- random numbers ------------------------------------------------------------------------- */
 
-static const Symbol *batch_symbol(const Dims *ds, const Dim *d)
-{
-    for (int i = 0; i < dims_count(ds); i++) {
-        const Symbol *s = dims_at(ds, i);
-        if (s->kind == SYM_BATCH && dim_has_symbol(d, s))
-            return s;
-    }
-    return NULL;
-}
-
 /* The sample axis is samples times what belongs to one (op/random.c). */
 static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
 {
@@ -285,18 +275,13 @@ static int draw(MapBuild *m, Scope *s, Node *n, const Coords *c)
     const Dim *want[FACTORS_MAX];
     int rank = 0, sample = -1;
     for (int k = 0; k < n->type->rank; k++) {
-        const Symbol *b = sample < 0 ? batch_symbol(f->ds, n->type->dim[k]) : NULL;
-        const Dim *rest = b ? dim_exact_div(f->ds, n->type->dim[k], dim_sym(f->ds, b)) : NULL;
-        if (rest && dim_has_symbol(rest, b))
-            rest = NULL; /* no multiple: each element is a sample */
-        if (b) {
+        const Dim *each = dim_per_sample(f->ds, n->type->dim[k]);
+        if (each) {
             sample = rank;
-            want[rank++] = rest ? dim_sym(f->ds, b) : n->type->dim[k];
-            if (rest && !dim_is_one(rest))
-                want[rank++] = rest;
-        } else {
-            want[rank++] = n->type->dim[k];
+            want[rank++] = dim_exact_div(f->ds, n->type->dim[k], each);
         }
+        if (!each || !dim_is_one(each))
+            want[rank++] = each ? each : n->type->dim[k];
     }
     Coords at, within = { 0 };
     if (!coords_along(f, c, rank, want, m->size, &at, &m->split)) {

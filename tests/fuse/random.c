@@ -7,8 +7,6 @@
 
 #include "op/op.h"
 
-#include <string.h>
-
 enum { POOL_MAX = 96, STEPS = 14, STEPS_IN_LOOP = 7 };
 
 typedef struct {
@@ -305,9 +303,9 @@ static Node *make_index(Maker *m, Node *x)
 static Node *make_draw(Maker *m, Node *x)
 {
     char name[32];
-    for (int k = 0; k < x->type->rank; k++) /* not along B + 1 */
+    for (int k = 0, follow = 0; k < x->type->rank; k++) /* what check_draw refuses */
         if (dim_has_kind(x->type->dim[k], SYM_BATCH)
-            && strchr(dim_text(m->p->cx, x->type->dim[k]), '+'))
+            && (follow++ || !dim_per_sample(m->ds, x->type->dim[k])))
             return x;
     snprintf(name, sizeof name, "draw.%d", (*m->draws)++);
     Attr attr = { .stream = intern(m->p->cx, name) };
