@@ -208,6 +208,7 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse)
     f.attempt = arena_new();
     f.r = NEW(cx->arena, Routine);
     f.names = map_new(cx->scratch);
+    f.kernel_of = map_new(cx->scratch);
     f.one = dim_const(f.ds, 1);
     g = roots_prepare(&f, g);
     f.r->graph = g;

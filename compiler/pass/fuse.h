@@ -196,6 +196,7 @@ struct Fuser {
     int *contributions; /* per parameter: SINK_GRAD of the whole graph */
     const Dim *one;
     int64_t *values; /* of the symbols, at the training dims */
+    Map *kernel_of;  /* forward node -> kernel */
 };
 
 /* ---- fuse_access.c: dims with NULL for 0, views, forms, coords ------------------------------- */
@@ -338,11 +339,5 @@ const char *text_buffer_name(Scope *s, const Node *n);
 const char *text_carry_name(Scope *s, const Node *loop, int k);
 const char *text_stack_name(Scope *s, const Node *loop, int j);
 void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands);
-
-/* ---- fuse_formula.c -------------------------------------------------------------------------- */
-
-/* The number of the effect whose equation says most; formula and brief of a kernel. */
-int formula_main_effect(Scope *s, const Unit *u);
-void formula_write(Scope *s, Unit *u, Kernel *k, const Operand *operands);
 
 #endif

@@ -250,7 +250,7 @@ static View result_view(Scope *s, Node *n, int k)
         return s->at[r->id].view;
     for (int i = 0; i < n->n_out && !other; i++)
         other = result_node(s, n, i);
-    const char *tail = n->op == OP_ATTENTION_GRAD ? tails[k] : k ? "logsumexp" : "y";
+    const char *tail = n->op == OP_ATTENTION_GRAD ? tails[k] : k ? "lse" : "y";
     const char *name = intern_printf(s->f->cx, "%s_%s", text_buffer_name(s, other ? other : n),
                                      tail);
     return view_dense(s->f, buffer_new(s->f, name, n->types[k], n), n->types[k]);

@@ -333,9 +333,9 @@ static const char *keep_texts(const char *dir, RtCheckpoint *c)
     return rt_keep((char *)(uintptr_t)dir);
 }
 
-const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheckpoint *c)
+const char *rt_run_peek(const RtModel *m, const char *path, RtCheckpoint *c)
 {
-    return keep_texts(rt_checkpoint_find(path, m, n_files, c), c);
+    return keep_texts(rt_checkpoint_load(path, m, NULL, NULL, 0, c), c);
 }
 
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)

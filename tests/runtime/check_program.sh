@@ -17,7 +17,8 @@ build() {                                       # build NAME SOURCE [FLAG ...]
         $(cat "$BUILD/rt.libs") -o "$name"
 }
 build linear linear.c && build linear64 linear.c -DREAL=double -DREAL_KIND=RT_F64 &&
-    build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 ||
+    build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 &&
+    build fixed bigram.c -DSHORTEST=8 ||
     { echo "not ok runtime/program: does not compile"; exit 1; }
 awk 'BEGIN { srand(1); print "a,b,c,price"
     for (i = 0; i < 500; i++) { a = rand()*4 + 3; b = rand() - 2; c = rand()
@@ -90,6 +91,12 @@ for n in 2 3 12; do
 done
 a=$(loss ./bigram eval --out one) b=$(loss ./bigram eval --out one --dims T=7)
 [ "$a" = "$b" ] && ok validation-covers-the-tail || bad validation-covers-the-tail "$a and $b"
+says fixed-window 0 "note     4 tokens at the end of validation files are left out" \
+    ./fixed --out fixed.run --steps 1
+says fixed-window-of-eval 0 "4 tokens at the end of files are left out" ./fixed eval --out fixed.run
+head -c 59 bigram.txt > few.txt                     # 6 to validate: less than a window
+says one-short-window 0 "to train on, 1 to validate" ./bigram --data few.txt --out few --steps 1
+says one-short-window-of-eval 0 "1 validation samples" ./bigram eval --out few
 says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigram --out one
 says dry-run-beside-a-run 0 "memory   parameters" ./bigram --out one --dry-run
 says resume-nothing 1 "nowhere" ./bigram --resume nowhere
