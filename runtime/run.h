@@ -54,7 +54,8 @@ int rt_open(const char *path, int flags, int mode);           /* like open(), ne
 ssize_t rt_read_some(int fd, void *to, size_t n);             /* like read(), never EINTR */
 int rt_write_all(int fd, const void *data, size_t len);       /* 0, or -1 with errno */
 int rt_fsync(int fd);                                         /* 0, or -1 with errno */
-int rt_fsync_directory_of(const char *path);                  /* the folder that holds path */
+int rt_file_finish(int fd, int failed);   /* unless failed, fsync; close; the first errno */
+int rt_fsync_directory(const char *path); /* the names in it reach the disk; 0, or -1 with errno */
 /* Whole file, a NUL byte behind it; .gz is expanded. limit: of bytes, as stored and expanded. */
 void *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
@@ -77,10 +78,12 @@ int64_t rt_data_samples(const RtData *d, RtSplit split); /* N: samples of one ep
    element i mod N of the permutation of epoch i div N; validation: in order. */
 void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdiff_t n,
                   void *const *inputs);
-/* What validation over the whole split still needs when windows do not divide it: the length of
-   the last, shorter window (0 = none), usable only if the model's dim allows it. */
-ptrdiff_t rt_data_tail(const RtData *d, RtSplit split);
-void rt_data_fill_tail(RtData *d, RtSplit split, void *const *inputs);
+/* What validation over the whole split still needs where windows do not divide a file: for each of
+   its files the length of the last, shorter window (0 = none), usable only if the model's dim
+   allows it. */
+int rt_data_tails(const RtData *d, RtSplit split);
+ptrdiff_t rt_data_tail(const RtData *d, RtSplit split, int i);
+void rt_data_fill_tail(RtData *d, RtSplit split, int i, void *const *inputs);
 const char *rt_data_vocab(const RtData *d); /* JSON array of strings, NULL = none */
 /* Tokens of a text; -1: a character outside the vocabulary. */
 int64_t rt_data_encode(const RtData *d, const char *text, int32_t *ids, int64_t cap);
@@ -113,9 +116,12 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
                        int n_state, const RtCheckpoint *c, int64_t keep);
 /* path: a step directory, or a run directory (newest complete one; falls back loudly over damaged
    ones). Returns the directory loaded, NULL if `path` is a run directory without checkpoints. state
-   may be NULL: only the parameters (generate). p NULL: only the manifest, nothing is hashed. */
+   may be NULL: only the parameters (generate). */
 const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
                                int n_state, RtCheckpoint *c);
+/* The directory that rt_checkpoint_load would load, and its manifest. Nothing is kept of its first
+   n_files files (1 parameters, 2 state too), but they are read and must be whole. */
+const char *rt_checkpoint_find(const char *path, const RtModel *m, int n_files, RtCheckpoint *c);
 bool rt_checkpoint_exists(const char *dir);
 /* Removes left-over temporary folders, with a message; not the one that was loaded (or NULL). */
 void rt_checkpoint_clean(const char *dir, const char *loaded);
@@ -207,6 +213,8 @@ const char *rt_suggest(const char *word, const char *const *words, int n);
    differences are told, or NULL. */
 char *rt_config_text(const RtModel *m, const RtOptions *o);
 void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to);
+/* eval and generate: the checkpoint they work on, its settings taken over and settled. */
+const char *rt_config_load(const RtModel *m, RtOptions *o, RtCheckpoint *c);
 
 /* ---- core/run.c: one model with its buffers ------------------------------------------------- */
 
@@ -249,12 +257,20 @@ void rt_run_free(RtRun *run);
 RtMeans rt_run_means(const RtModel *m, const RtStep *s);
 RtMeans rt_run_step(RtRun *run, RtStep *s);         /* one update */
 RtMeans rt_run_evaluate(RtRun *run, RtSplit split); /* over the whole split */
-void rt_run_forward(RtRun *run);                    /* outputs from rows and dims */
-int rt_run_save(RtRun *run, const char *dir);       /* 0, or -1 after a warning */
-/* The manifest of a checkpoint alone; the directory, or NULL: none there. Texts live on. */
-const char *rt_run_peek(const RtModel *m, const char *path, RtCheckpoint *c);
+/* Samples of validation, shorter windows included; *left: tokens that none of them has as target,
+   since the model takes no shorter window. */
+int64_t rt_run_validates(const RtModel *m, const RtOptions *o, const RtData *data, int64_t *left);
+void rt_run_forward(RtRun *run);              /* outputs from rows and dims */
+int rt_run_save(RtRun *run, const char *dir); /* 0, or -1 after a warning */
+/* rt_checkpoint_find, with texts that live on. */
+const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheckpoint *c);
 /* NULL: no checkpoint there. with_state false: parameters only. */
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c);
+
+/* ---- core/memory.c --------------------------------------------------------------------------- */
+
+/* Before a run is created: training prints what it takes; what does not fit ends the program. */
+void rt_memory_check(const RtModel *m, const RtOptions *o, int use);
 
 /* ---- core/log.c: what a person and a program read ------------------------------------------- */
 

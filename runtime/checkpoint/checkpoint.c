@@ -20,14 +20,7 @@ static int write_tensors(const char *path, const CkList *list, const char *metad
     const int fd = rt_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0)
         return -1;
-    int failed = st_write(fd, list, metadata, &file->bytes, file->hash) || rt_fsync(fd) ? -1 : 0;
-    int error = errno;
-    if (rt_io.close(fd) && !failed) {
-        failed = -1;
-        error = errno;
-    }
-    errno = error;
-    return failed;
+    return rt_file_finish(fd, st_write(fd, list, metadata, &file->bytes, file->hash));
 }
 
 static int write_text(const char *path, const CkText *text)
@@ -35,26 +28,7 @@ static int write_text(const char *path, const CkText *text)
     const int fd = rt_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0)
         return -1;
-    int failed = rt_write_all(fd, text->at, text->len) || rt_fsync(fd) ? -1 : 0;
-    int error = errno;
-    if (rt_io.close(fd) && !failed) {
-        failed = -1;
-        error = errno;
-    }
-    errno = error;
-    return failed;
-}
-
-/* The names in a directory reach the disk; 0, or -1 with errno. */
-static int sync_directory(const char *path)
-{
-    const int fd = rt_open(path, O_RDONLY | O_DIRECTORY, 0);
-    if (fd < 0)
-        return -1;
-    const int failed = rt_fsync(fd), error = errno;
-    (void)rt_io.close(fd);
-    errno = error;
-    return failed && error != EINVAL ? -1 : 0; /* some file systems cannot sync a directory */
+    return rt_file_finish(fd, rt_write_all(fd, text->at, text->len));
 }
 
 static void metadata_text(CkText *t, const RtModel *m, const RtCheckpoint *c)
@@ -101,7 +75,7 @@ static int save_files(Save *s, const char *tmp)
     if (write_text(ck_path("%s/%s", tmp, CK_MANIFEST_FILE).text, &s->manifest))
         return -1;
     s->at = "the directory";
-    return sync_directory(tmp);
+    return rt_fsync_directory(tmp);
 }
 
 /* Gives the complete temporary directory its name. */
@@ -122,7 +96,7 @@ static int save_publish(Save *s, const char *tmp, const char *final)
         return -1;
     }
     s->named = true;
-    if (sync_directory(s->dir))
+    if (rt_fsync_directory(s->dir))
         return -1;
     (void)ck_remove_directory(old.text);
     return 0;

@@ -142,16 +142,18 @@ static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
 }
 
 /* All files of one directory; false: damaged. A whole one of another model ends the program. */
-static bool load_files(Load *l, CkProblem *problem)
+static bool load_files(Load *l, bool match, CkProblem *problem)
 {
     const CkPath path[2] = { ck_path("%s/%s", l->dir, CK_MODEL_FILE),
                              ck_path("%s/%s", l->dir, CK_STATE_FILE) };
     CkProblem differences;
     const CkPath manifest = ck_path("%s/%s", l->dir, CK_MANIFEST_FILE);
     bool good = manifest_read(manifest.text, &l->manifest, problem);
+    if (good && !match && l->n == 2 && !manifest_file(&l->manifest, CK_STATE_FILE))
+        l->n = 1;
     for (int i = 0; i < l->n && good; i++)
         good = open_file(l, i, path[i].text, problem);
-    const bool same = good && match_all(l, &differences);
+    const bool same = good && (!match || match_all(l, &differences));
     for (int i = 0; i < l->n && good; i++)
         good = read_file(l, i, problem);
     for (int i = 0; i < l->n; i++)
@@ -161,15 +163,23 @@ static bool load_files(Load *l, CkProblem *problem)
     return good;
 }
 
-static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTensor *state,
-                           int n_state, RtCheckpoint *c, CkProblem *problem)
+typedef struct {
+    const RtModel *m;
+    void *p; /* NULL: nothing is kept, the files are read for their hashes */
+    RtStateTensor *state;
+    int n_state;
+    int n_files; /* besides the manifest: 0, 1 parameters, 2 state too */
+} Wanted;
+
+static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, CkProblem *problem)
 {
-    Load l = { .dir = dir, .m = m, .n = !p ? 0 : state && n_state > 0 ? 2 : 1 };
+    Load l = { .dir = dir, .m = w->m, .n = w->n_files };
     l.file[0].fd = l.file[1].fd = -1;
-    if (!ck_list_make(&l.want[0], m, p, NULL, 0)
-        || !ck_list_make(&l.want[1], m, NULL, state, n_state))
+    if (w->p
+        && (!ck_list_make(&l.want[0], w->m, w->p, NULL, 0)
+            || !ck_list_make(&l.want[1], w->m, NULL, w->state, w->n_state)))
         rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");
-    const bool good = load_files(&l, problem);
+    const bool good = load_files(&l, w->p, problem);
     ck_list_free(&l.want[0]);
     ck_list_free(&l.want[1]);
     if (good) {
@@ -178,10 +188,10 @@ static bool load_directory(const char *dir, const RtModel *m, void *p, RtStateTe
         rt_free((void *)(uintptr_t)l.manifest.c.vocab);
         rt_free((void *)(uintptr_t)l.manifest.c.config);
     }
-    if (good && state && l.manifest.source_crc != m->source_crc)
+    if (good && w->state && l.manifest.source_crc != w->m->source_crc)
         rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program "
                 "was made from %s with %08x",
-                dir, l.manifest.source, l.manifest.source_crc, m->source, m->source_crc);
+                dir, l.manifest.source, l.manifest.source_crc, w->m->source, w->m->source_crc);
     return good;
 }
 
@@ -196,12 +206,11 @@ static bool is_checkpoint(const char *path)
            || (strncmp(name, "step-", 5) == 0 && stat(path, &st) == 0);
 }
 
-const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
-                               int n_state, RtCheckpoint *c)
+static const char *load_newest(const char *path, const Wanted *w, RtCheckpoint *c)
 {
     CkProblem problem;
     if (is_checkpoint(path)) {
-        if (!load_directory(path, m, p, state, n_state, c, &problem))
+        if (!load_directory(path, w, c, &problem))
             rt_fail(RT_EXIT_FAIL, "%s", problem.text);
         return rt_printf("%s", path);
     }
@@ -210,7 +219,7 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
         rt_fail(RT_EXIT_FAIL, "%s: its checkpoints cannot be listed: %s", path, strerror(errno));
     for (int i = 0; i < list.n; i++) {
         const CkPath dir = ck_path("%s/%s", path, list.at[i].name);
-        if (load_directory(dir.text, m, p, state, n_state, c, &problem)) {
+        if (load_directory(dir.text, w, c, &problem)) {
             rt_free(list.at);
             return rt_printf("%s", dir.text);
         }
@@ -221,4 +230,17 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
     if (list.n > 0)
         rt_fail(RT_EXIT_FAIL, "%s: none of its %d checkpoints can be used", path, list.n);
     return NULL;
+}
+
+const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
+                               int n_state, RtCheckpoint *c)
+{
+    const Wanted w = { m, p, state, n_state, state && n_state > 0 ? 2 : 1 };
+    return load_newest(path, &w, c);
+}
+
+const char *rt_checkpoint_find(const char *path, const RtModel *m, int n_files, RtCheckpoint *c)
+{
+    const Wanted w = { .m = m, .n_files = n_files };
+    return load_newest(path, &w, c);
 }

@@ -10,6 +10,7 @@
  *     RT_FAULT=io:short           reads and writes move at most half of what was asked for
  *     RT_FAULT=io:eintr           every second open, read, write and fsync is interrupted first
  *     RT_FAULT=io:kill:9          SIGKILL just before the 9th operation
+ *     RT_FAULT=free:4096          so many bytes of memory are said to be free
  *
  * Several faults are separated by commas. /proc and /sys are read outside the table.
  */
@@ -98,6 +99,7 @@ static struct {
     bool on[CALL_COUNT];
     int error[CALL_COUNT];
     long kill_at;
+    long room;           /* bytes said to be free; 0 = what is */
     bool cut, interrupt; /* io:short, io:eintr */
     long interrupts;
 } fault;
@@ -206,6 +208,8 @@ static void fault_parse_one(char *text)
     bool on;
     if (n == 2 && strcmp(field[0], "alloc") == 0) {
         fault.alloc_at = fault_parse_number(field[1], &fault.alloc_on);
+    } else if (n == 2 && strcmp(field[0], "free") == 0) {
+        fault.room = fault_parse_number(field[1], &on);
     } else if (n == 2 && strcmp(field[0], "io") == 0 && strcmp(field[1], "short") == 0) {
         fault.cut = true;
     } else if (n == 2 && strcmp(field[0], "io") == 0 && strcmp(field[1], "eintr") == 0) {
@@ -223,7 +227,7 @@ static void fault_parse_one(char *text)
     } else {
         rt_fail(RT_EXIT_USAGE,
                 "RT_FAULT: '%s' is none of alloc:N, io:CALL:N:ERRNO, io:short, "
-                "io:eintr, io:kill:N",
+                "io:eintr, io:kill:N, free:N",
                 field[0] ? field[0] : "");
     }
 }
@@ -315,6 +319,8 @@ static bool read_number(const char *path, const char *key, double *value)
 double rt_memory_free(void)
 {
     double room = -1, limit, used;
+    if (fault.room > 0)
+        return (double)fault.room;
     if (read_number("/proc/meminfo", "MemAvailable:", &room))
         room *= 1024;
     const bool v2 = read_number("/sys/fs/cgroup/memory.max", "", &limit)
@@ -578,13 +584,21 @@ int rt_fsync(int fd)
     return failed;
 }
 
-int rt_fsync_directory_of(const char *path)
+int rt_file_finish(int fd, int failed)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? rt_printf("%.*s", slash == path ? 1 : (int)(slash - path), path)
-                      : rt_printf(".");
-    const int fd = rt_open(dir, O_RDONLY | O_DIRECTORY, 0);
-    rt_mem.free(dir);
+    failed = failed || rt_fsync(fd) ? -1 : 0;
+    int error = errno;
+    if (rt_io.close(fd) && !failed) {
+        failed = -1;
+        error = errno;
+    }
+    errno = error;
+    return failed;
+}
+
+int rt_fsync_directory(const char *path)
+{
+    const int fd = rt_open(path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return -1;
     const int failed = rt_fsync(fd), error = errno;
@@ -593,25 +607,29 @@ int rt_fsync_directory_of(const char *path)
     return failed && error != EINVAL ? -1 : 0; /* some file systems cannot sync a directory */
 }
 
+static int fsync_directory_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? rt_printf("%.*s", slash == path ? 1 : (int)(slash - path), path)
+                      : rt_printf(".");
+    const int failed = rt_fsync_directory(dir), error = errno;
+    rt_mem.free(dir);
+    errno = error;
+    return failed;
+}
+
 int rt_write_atomic(const char *path, const void *data, size_t len)
 {
     char *part = rt_printf("%s.tmp-%ld", path, (long)getpid());
     const int fd = rt_open(part, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     int failed = -1, error = errno;
     if (fd >= 0) {
-        failed = rt_write_all(fd, data, len) || rt_fsync(fd) ? -1 : 0;
+        failed = rt_file_finish(fd, rt_write_all(fd, data, len)) || rt_io.rename(part, path) ? -1
+                                                                                             : 0;
         error = errno;
-        if (rt_io.close(fd) && !failed) {
-            failed = -1;
-            error = errno;
-        }
-        if (!failed && rt_io.rename(part, path)) {
-            failed = -1;
-            error = errno;
-        }
         if (failed)
             (void)rt_io.unlink(part);
-        else if (rt_fsync_directory_of(path)) {
+        else if (fsync_directory_of(path)) {
             failed = -1;
             error = errno;
         }

@@ -264,3 +264,16 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
                 (long long)json_integer_value(steps));
     json_decref(root);
 }
+
+const char *rt_config_load(const RtModel *m, RtOptions *o, RtCheckpoint *c)
+{
+    const char *path = o->checkpoint ? o->checkpoint : o->train.out;
+    const char *dir = rt_run_find(m, path, 1, c);
+    if (!dir)
+        rt_fail(RT_EXIT_FAIL,
+                "%s: holds no checkpoint\nhint: train first, or give --checkpoint PATH", path);
+    rt_config_adopt(m, o, c->config, NULL);
+    rt_options_settle(m, o);
+    rt_threads_set(o);
+    return dir;
+}

@@ -8,26 +8,24 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
 {
     if (!m->evaluate)
         rt_fail(RT_EXIT_USAGE, "%s has no loss and no metric to evaluate", m->name);
-    const char *path = o->checkpoint ? o->checkpoint : o->train.out;
     RtCheckpoint c = { .best_val = NAN };
-    if (!rt_run_peek(m, path, &c))
-        rt_fail(RT_EXIT_FAIL,
-                "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
-                "PATH",
-                path);
-    rt_config_adopt(m, o, c.config, NULL);
-    rt_options_settle(m, o);
-    rt_threads_set(o);
+    const char *dir = rt_config_load(m, o, &c);
     RtData *data = rt_data_open(m, &o->train, o->dims, c.vocab);
-    if (rt_data_samples(data, RT_SPLIT_VAL) == 0)
+    int64_t left;
+    if (rt_run_validates(m, o, data, &left) == 0)
         rt_fail(RT_EXIT_FAIL, "there are no validation data\nhint: give --val-data FILE, or "
                               "--split 0.9");
+    rt_memory_check(m, o, RT_USE_EVAL);
     RtRun *run = rt_run_create(m, o, data, RT_USE_EVAL);
-    const char *dir = rt_run_load(run, path, false, &c);
+    (void)rt_run_load(run, dir, false, &c);
     const double start = rt_now();
     const RtMeans means = rt_run_evaluate(run, RT_SPLIT_VAL);
     printf("%s: step %lld, %.0f validation samples in %.2f s\n", dir, (long long)c.step,
            means.samples, rt_now() - start);
+    if (left > 0)
+        printf("%lld tokens at the end of files are left out: they are fewer than the model's "
+               "window takes\n",
+               (long long)left);
     printf("loss %.6f\n", means.loss);
     for (int i = 0; i < m->n_metrics; i++)
         printf("%s %.6g\n", m->metrics[i].name, means.metric[i]);

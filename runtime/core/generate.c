@@ -209,18 +209,11 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     const char *why = language_find(m, &l);
     if (why)
         rt_fail(RT_EXIT_USAGE, "%s cannot generate: %s", m->name, why);
-    const char *path = o->checkpoint ? o->checkpoint : o->train.out;
     RtCheckpoint c = { .best_val = NAN };
-    if (!rt_run_peek(m, path, &c))
-        rt_fail(RT_EXIT_FAIL,
-                "%s: holds no checkpoint\nhint: train first, or give --checkpoint "
-                "PATH",
-                path);
-    rt_config_adopt(m, o, c.config, NULL);
-    rt_options_settle(m, o);
-    rt_threads_set(o);
+    const char *dir = rt_config_load(m, o, &c);
+    rt_memory_check(m, o, RT_USE_OUTPUT);
     RtRun *run = rt_run_create(m, o, NULL, RT_USE_OUTPUT);
-    (void)rt_run_load(run, path, false, &c);
+    (void)rt_run_load(run, dir, false, &c);
     RtData *data = rt_data_open_vocab(m, &o->train, c.vocab);
     Ids ids = prompt_ids(data, o);
     ids_check(m, &l, &ids);

@@ -81,7 +81,7 @@ const RtOption rt_options[] = {
   "print settings, parameters and memory, and stop", false },
 { "plan",         RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
   "the same as --dry-run", false },
-{ "force",        RT_OPT_FLAG, AT(force),              TRAIN|EVAL, 0,        0,        NULL,
+{ "force",        RT_OPT_FLAG, AT(force),              ALL,        0,        0,        NULL,
   "start although the memory seems too small", false },
 { "help",         RT_OPT_FLAG, AT(help),               ALL,        0,        0,        NULL,
   "this text", false },

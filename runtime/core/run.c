@@ -247,19 +247,46 @@ static int window_dim(const RtModel *m, const ptrdiff_t *dims)
     return found;
 }
 
-static void evaluate_tail(RtRun *run, RtSplit split, RtStep *s)
+/* The dims for one window of this length; false: the model takes none. */
+static bool tail_dims(const RtModel *m, ptrdiff_t tail, ptrdiff_t *dims)
+{
+    const int window = tail > 0 ? window_dim(m, dims) : -1;
+    if (window < 0)
+        return false;
+    for (int i = 0; i < m->n_dims; i++)
+        if (m->dims[i].batch)
+            dims[i] = 1;
+    dims[window] = tail;
+    return !m->check_dims || !m->check_dims(dims);
+}
+
+int64_t rt_run_validates(const RtModel *m, const RtOptions *o, const RtData *data, int64_t *left)
+{
+    int64_t samples = rt_data_samples(data, RT_SPLIT_VAL);
+    *left = 0;
+    for (int i = 0; i < rt_data_tails(data, RT_SPLIT_VAL); i++) {
+        const ptrdiff_t tail = rt_data_tail(data, RT_SPLIT_VAL, i);
+        ptrdiff_t dims[RT_MAX_DIMS];
+        memcpy(dims, o->dims, sizeof dims);
+        if (tail_dims(m, tail, dims))
+            samples++;
+        else
+            *left += tail;
+    }
+    return samples;
+}
+
+static void evaluate_tails(RtRun *run, RtSplit split, RtStep *s)
 {
     RtState *state = run->state;
-    const ptrdiff_t tail = rt_data_tail(state->data, split);
-    const int dim = tail > 0 ? window_dim(run->model, run->dims) : -1;
-    if (dim < 0)
-        return;
-    set_batch(run, 1);
-    run->dims[dim] = tail;
-    if (!run->model->check_dims || !run->model->check_dims(run->dims)) {
-        rt_data_fill_tail(state->data, split, state->rows);
-        s->sample = rt_data_samples(state->data, split);
+    s->sample = rt_data_samples(state->data, split);
+    for (int i = 0; i < rt_data_tails(state->data, split); i++) {
+        memcpy(run->dims, state->opt->dims, sizeof run->dims);
+        if (!tail_dims(run->model, rt_data_tail(state->data, split, i), run->dims))
+            continue;
+        rt_data_fill_tail(state->data, split, i, state->rows);
         run->model->evaluate(run, s);
+        s->sample++;
     }
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
 }
@@ -280,10 +307,10 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
         s.sample = at;
         run->model->evaluate(run, &s);
     }
-    evaluate_tail(run, split, &s);
+    evaluate_tails(run, split, &s);
     set_batch(run, most);
     RtMeans means = rt_run_means(run->model, &s);
-    means.samples = (double)n;
+    means.samples = (double)s.sample;
     return means;
 }
 
@@ -333,9 +360,9 @@ static const char *keep_texts(const char *dir, RtCheckpoint *c)
     return rt_keep((char *)(uintptr_t)dir);
 }
 
-const char *rt_run_peek(const RtModel *m, const char *path, RtCheckpoint *c)
+const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheckpoint *c)
 {
-    return keep_texts(rt_checkpoint_load(path, m, NULL, NULL, 0, c), c);
+    return keep_texts(rt_checkpoint_find(path, m, n_files, c), c);
 }
 
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)

@@ -15,9 +15,9 @@ enum { SAVE_FAILURES = 3 }; /* in a row, then the run stops */
 typedef struct {
     const RtModel *m;
     RtOptions *o;
-    const char *dir;            /* run directory, NULL = nothing is written */
-    const char *from;           /* what --resume resolved to, NULL = a fresh run */
-    const char *vocab, *config; /* of the checkpoint */
+    const char *dir;   /* run directory, NULL = nothing is written */
+    const char *from;  /* what --resume resolved to, NULL = a fresh run */
+    const char *vocab; /* of the checkpoint */
     RtData *data;
     RtRun *run;
     RtLog log;
@@ -73,7 +73,7 @@ static void resolve_resume(Train *t)
 static void check_newest(const Train *t, const RtCheckpoint *from)
 {
     RtCheckpoint newest = { .step = -1 };
-    if (t->dir && rt_checkpoint_exists(t->dir) && rt_run_peek(t->m, t->dir, &newest)
+    if (t->dir && rt_checkpoint_exists(t->dir) && rt_run_find(t->m, t->dir, 0, &newest)
         && newest.step > from->step)
         rt_fail(RT_EXIT_USAGE,
                 "%s goes on to step %lld; it is not taken back to step %lld\nhint: "
@@ -87,21 +87,21 @@ static void print_resume(const char *dir, const RtCheckpoint *c)
            (long long)c->step, (long long)c->applied, (long long)c->samples);
 }
 
-/* The settings are those of the newest manifest; loading tells whether its tensors are whole. */
+/* The settings are those of the newest checkpoint that is whole; it alone is loaded then. */
 static void adopt_checkpoint(Train *t)
 {
     if (!t->from)
         return;
     RtCheckpoint c = { .best_val = NAN };
-    const char *dir = rt_run_peek(t->m, t->from, &c);
+    const char *dir = rt_run_find(t->m, t->from, 2, &c);
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
-    check_newest(t, &c);
-    if (t->o->dry_run) /* nothing is loaded */
-        print_resume(dir, &c);
+    if (strcmp(dir, t->from) == 0) /* one of several was named */
+        check_newest(t, &c);
+    print_resume(dir, &c);
     rt_config_adopt(t->m, t->o, c.config, stdout);
+    t->from = dir;
     t->vocab = c.vocab;
-    t->config = c.config;
 }
 
 /* ---- what a person reads before step 0 ------------------------------------------------------ */
@@ -141,17 +141,8 @@ static void print_settings(const Train *t)
     printf("\n");
 }
 
-static void print_memory(const RtMemory *need, double room)
-{
-    char a[RT_BYTES_TEXT], b[RT_BYTES_TEXT], c[RT_BYTES_TEXT], d[RT_BYTES_TEXT], e[RT_BYTES_TEXT];
-    char f[RT_BYTES_TEXT], g[RT_BYTES_TEXT];
-    printf("memory   parameters %s, gradient %s, optimizer %s, arena %s, batch %s: %s; %s free\n",
-           rt_bytes(need->params, a), rt_bytes(need->gradients, b), rt_bytes(need->state, c),
-           rt_bytes(need->arena, d), rt_bytes(need->inputs, e), rt_bytes(need->total, f),
-           room < 0 ? "unknown" : rt_bytes(room, g));
-}
-
-static void print_header(const Train *t)
+/* true: there are data to validate with */
+static bool print_header(const Train *t)
 {
     const RtModel *m = t->m;
     ptrdiff_t decayed = 0;
@@ -161,55 +152,17 @@ static void print_header(const Train *t)
     printf("%s: %td parameters (%td decayed), %s, compiled by gradcc from %s\n", m->name,
            rt_params_count(m, false), decayed, m->real == RT_F64 ? "fp64" : "fp32", m->source);
     rt_params_print(m, stdout);
+    int64_t left;
+    const int64_t validates = rt_run_validates(m, t->o, t->data, &left);
     printf("data     %s: %lld samples to train on, %lld to validate\n",
            t->o->train.path ? t->o->train.path : "none",
-           (long long)rt_data_samples(t->data, RT_SPLIT_TRAIN),
-           (long long)rt_data_samples(t->data, RT_SPLIT_VAL));
+           (long long)rt_data_samples(t->data, RT_SPLIT_TRAIN), (long long)validates);
+    if (left > 0)
+        printf("note     %lld tokens at the end of validation files are left out: they are fewer "
+               "than the model's window takes\n",
+               (long long)left);
     print_settings(t);
-}
-
-static bool accumulate_fits(const Train *t, int64_t accumulate, double room, int use)
-{
-    RtOptions o = *t->o;
-    o.train.accumulate = accumulate;
-    for (int i = 0; i < t->m->n_dims; i++)
-        if (t->m->dims[i].batch)
-            o.dims[i] = (ptrdiff_t)(o.train.batch / accumulate);
-    return rt_run_memory(t->m, &o, use).total <= room;
-}
-
-/* The fewest micro-steps whose activations fit, 0 = none do: over the divisors of the batch. */
-static int64_t accumulate_that_fits(const Train *t, double room, int use)
-{
-    const int64_t batch = t->o->train.batch, now = t->o->train.accumulate;
-    int64_t root = 1;
-    for (; root <= batch / root && root < 1000000; root++)
-        if (batch % root == 0 && root > now && accumulate_fits(t, root, room, use))
-            return root;
-    for (int64_t i = root; i > 0; i--)
-        if (batch % i == 0 && batch / i > now && accumulate_fits(t, batch / i, room, use))
-            return batch / i;
-    return 0;
-}
-
-static void check_memory(const Train *t, int use)
-{
-    const RtMemory need = rt_run_memory(t->m, t->o, use);
-    const double room = rt_memory_free();
-    print_memory(&need, room);
-    if (room < 0 || need.total <= room || t->o->force || t->o->dry_run)
-        return;
-    char a[RT_BYTES_TEXT], b[RT_BYTES_TEXT];
-    const int64_t fits = accumulate_that_fits(t, room, use);
-    if (fits)
-        rt_fail(RT_EXIT_FAIL,
-                "the run needs %s of memory, %s are free\nhint: --accumulate %lld "
-                "fits and gives the same update; --force starts anyway",
-                rt_bytes(need.total, a), rt_bytes(room, b), (long long)fits);
-    rt_fail(RT_EXIT_FAIL,
-            "the run needs %s of memory, %s are free, and no number of micro-steps "
-            "helps\nhint: a smaller model, or shorter dims; --force starts anyway",
-            rt_bytes(need.total, a), rt_bytes(room, b));
+    return validates > 0;
 }
 
 /* ---- the run directory ---------------------------------------------------------------------- */
@@ -411,14 +364,13 @@ static void prepare(Train *t)
                 "the train block of %s",
                 m->source);
     t->data = rt_data_open(m, &o->train, o->dims, t->vocab);
-    print_header(t);
-    const bool evaluates = o->train.eval_every > 0 && m->evaluate;
-    if (evaluates && rt_data_samples(t->data, RT_SPLIT_VAL) == 0) {
+    const bool can_validate = print_header(t);
+    if (o->train.eval_every > 0 && m->evaluate && !can_validate) {
         printf("note     no validation: there are no data for it (--val-data FILE, or --split)\n");
         o->train.eval_every = 0;
     }
     const int use = RT_USE_TRAIN | (o->train.eval_every > 0 ? RT_USE_EVAL : 0);
-    check_memory(t, use);
+    rt_memory_check(m, o, use);
     if (o->dry_run)
         exit(0);
 
@@ -429,11 +381,6 @@ static void prepare(Train *t)
         loaded = rt_run_load(t->run, t->from, true, &c);
         if (!loaded)
             rt_fail(RT_EXIT_FAIL, "--resume %s: the checkpoint is gone", t->from);
-        print_resume(loaded, &c);
-        if (t->config && c.config && strcmp(t->config, c.config) != 0)
-            rt_warn("the settings used are those of the newer checkpoint, which is damaged; %s "
-                    "was saved with others",
-                    loaded);
         if (c.data_hash != rt_data_hash(t->data))
             rt_warn("the data are not those of the checkpoint; training goes on with the new ones");
     } else {

@@ -183,7 +183,11 @@ void rt_data_close(RtData *d)
 
 uint64_t rt_data_hash(const RtData *d) { return d->hash; }
 int64_t rt_data_samples(const RtData *d, RtSplit split) { return d->samples[split]; }
-ptrdiff_t rt_data_tail(const RtData *d, RtSplit split) { return d->tail[split]; }
+int rt_data_tails(const RtData *d, RtSplit split) { return d->stream[split].n; }
+ptrdiff_t rt_data_tail(const RtData *d, RtSplit split, int i)
+{
+    return d->stream[split].segment[i].tail;
+}
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -219,10 +223,9 @@ void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdif
     }
 }
 
-void rt_data_fill_tail(RtData *d, RtSplit split, void *const *inputs)
+void rt_data_fill_tail(RtData *d, RtSplit split, int i, void *const *inputs)
 {
-    if (is_sequence(d) && d->tail[split] > 0)
-        data_fill_rest(d, split, inputs);
+    data_fill_rest(d, &d->stream[split].segment[i], inputs);
 }
 
 /* ---- constants fitted on the training split -------------------------------------------------- */

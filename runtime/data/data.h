@@ -22,6 +22,7 @@ typedef struct { /* consecutive tokens of one file */
     int width;      /* bytes of a token: 1, 2 or 4 */
     int64_t n;
     int64_t samples; /* of all segments up to and including this one */
+    ptrdiff_t tail;  /* validation: length of the last, shorter window; 0 = none */
 } DataSegment;
 
 typedef struct {
@@ -63,7 +64,6 @@ struct RtData {
     DataVocab vocab;
     ptrdiff_t span;   /* tokens from the first to the last of a window */
     ptrdiff_t length; /* tokens of the longest map: step of validation */
-    ptrdiff_t tail[2];
     /* tables */
     DataTable table[2]; /* the second one only if validation has a file */
     int64_t *row[2];    /* row of each sample */
@@ -94,6 +94,6 @@ void data_read_vocab(RtData *d, const char *json); /* of a checkpoint */
 void data_plan_windows(RtData *d); /* counts samples; checks ranges of tokens */
 void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t row,
                       void *const *inputs);
-void data_fill_rest(const RtData *d, RtSplit split, void *const *inputs);
+void data_fill_rest(const RtData *d, const DataSegment *s, void *const *inputs);
 
 #endif

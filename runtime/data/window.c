@@ -2,8 +2,8 @@
  * another (validation).
  *
  * In: streams of tokens, the maps' positions lo..hi within a window. Out: rows of the input
- * buffers. A window never reaches over the end of a file. Validation covers every position that has
- * a target: whole windows in order, then one shorter window with the rest.
+ * buffers. A window never reaches over the end of a file. Validation covers every position of every
+ * file that has a target, once: whole windows in order, then one shorter window with the rest.
  */
 #include "data/data.h"
 
@@ -67,7 +67,8 @@ static void check_segment(const RtData *d, const DataSegment *s)
 
 /* ---- how many -------------------------------------------------------------------------------- */
 
-static void plan_length(RtData *d)
+/* false: the inputs have windows of several lengths, and shorter ones would not be uniform. */
+static bool plan_length(RtData *d)
 {
     ptrdiff_t shortest = PTRDIFF_MAX;
     for (int i = 0; i < d->n_maps; i++) {
@@ -88,19 +89,12 @@ static void plan_length(RtData *d)
         d->length = length > d->length ? length : d->length;
         shortest = length < shortest ? length : shortest;
     }
-    if (shortest != d->length)
-        shortest = 0; /* a shorter last window would not be uniform */
-    for (int part = 0; part < 2 && shortest; part++)
-        for (int i = 0; i < d->stream[part].n; i++) {
-            const int64_t n = d->stream[part].segment[i].n - (d->span - d->length);
-            if (part == RT_SPLIT_VAL && n > 0 && d->stream[part].n == 1)
-                d->tail[part] = (ptrdiff_t)(n % d->length);
-        }
+    return shortest == d->length;
 }
 
 void data_plan_windows(RtData *d)
 {
-    plan_length(d);
+    const bool uniform = plan_length(d);
     for (int part = 0; part < 2; part++) {
         DataStream *stream = &d->stream[part];
         for (int i = 0; i < stream->n; i++) {
@@ -110,6 +104,9 @@ void data_plan_windows(RtData *d)
                 d->samples[part] += part == RT_SPLIT_TRAIN ? s->n - d->span + 1
                                                            : (s->n - d->span) / d->length + 1;
             s->samples = d->samples[part];
+            const int64_t places = s->n - (d->span - d->length);
+            if (part == RT_SPLIT_VAL && uniform && places > 0)
+                s->tail = (ptrdiff_t)(places % d->length);
             stream->tokens += s->n;
         }
     }
@@ -168,14 +165,12 @@ void data_fill_window(const RtData *d, RtSplit split, int64_t sample, ptrdiff_t 
     }
 }
 
-void data_fill_rest(const RtData *d, RtSplit split, void *const *inputs)
+void data_fill_rest(const RtData *d, const DataSegment *s, void *const *inputs)
 {
-    const DataSegment *s = &d->stream[split].segment[0];
-    const ptrdiff_t n = d->tail[split];
-    const int64_t start = s->n - (d->span - d->length) - n;
+    const int64_t start = s->n - (d->span - d->length) - s->tail;
     for (int i = 0; i < d->n_maps; i++) {
         const DataMap *map = &d->map[i];
-        check_again(d, s, map, start + map->lo, n);
-        copy_tokens(s, map, start + map->lo, n, 0, inputs[map->map->input]);
+        check_again(d, s, map, start + map->lo, s->tail);
+        copy_tokens(s, map, start + map->lo, s->tail, 0, inputs[map->map->input]);
     }
 }

@@ -1,11 +1,16 @@
 /* bigram.c -- a hand-written program in the form of emitted code: a language model that looks one
  * character back. logits[B,T,V] = table[V,V] at tokens[B,T]; loss = mean(cross_entropy(logits,
- * targets), where: targets >= 0). V = 6 characters; -DLAST_GOOD=n makes the loss NaN after n steps.
+ * targets), where: targets >= 0). V = 6 characters; -DLAST_GOOD=n makes the loss NaN after n steps,
+ * -DSHORTEST=n takes no window below n.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
  */
 #include "rt.h"
+
+#ifndef SHORTEST
+#define SHORTEST 1
+#endif
 
 /* ---- 1 dimensions ------------------------------------------------------- */
 
@@ -162,6 +167,8 @@ static void bigram_evaluate(RtRun *run, RtStep *s)
 
 static const char *bigram_check(const ptrdiff_t *dims)
 {
+    if (dims[1] < SHORTEST)
+        return "T >= Tmin (bigram.model:2)";
     return dims[1] <= Tmax ? NULL : "T <= Tmax (bigram.model:2)";
 }
 

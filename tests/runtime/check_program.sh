@@ -17,7 +17,8 @@ build() {                                       # build NAME SOURCE [FLAG ...]
         $(cat "$BUILD/rt.libs") -o "$name"
 }
 build linear linear.c && build linear64 linear.c -DREAL=double -DREAL_KIND=RT_F64 &&
-    build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 ||
+    build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 &&
+    build fixed bigram.c -DSHORTEST=8 ||
     { echo "not ok runtime/program: does not compile"; exit 1; }
 awk 'BEGIN { srand(1); print "a,b,c,price"
     for (i = 0; i < 500; i++) { a = rand()*4 + 3; b = rand() - 2; c = rand()
@@ -67,7 +68,7 @@ says dims-number 2 "T=x: wants a whole number" ./bigram --dims T=x
 says divide 2 "accumulate may be 1, 2, 3, 4, 6, 12; or batch 10 or 15" ./bigram --accumulate 5
 says no-generate 2 "linear cannot generate" ./linear generate
 says missing-data 1 "nowhere.txt" ./bigram --data nowhere.txt --out none
-says memory 1 "of memory" ./bigram --batch 40000000000 --accumulate 10 --out none
+says memory 1 "the run needs more memory than the" ./bigram --batch 40000000000 --accumulate 10 --out none
 says dry-run 0 "memory   parameters" ./bigram --dry-run
 [ ! -e bigram.run ] && ok dry-run-writes-nothing || bad dry-run-writes-nothing "bigram.run exists"
 ./bigram --out none > /dev/null && [ ! -e none ] && [ ! -e bigram.run ] && ok out-none || bad out-none "files"
@@ -90,9 +91,23 @@ for n in 2 3 12; do
 done
 a=$(loss ./bigram eval --out one) b=$(loss ./bigram eval --out one --dims T=7)
 [ "$a" = "$b" ] && ok validation-covers-the-tail || bad validation-covers-the-tail "$a and $b"
+says fixed-window 0 "note     4 tokens at the end of validation files are left out" \
+    ./fixed --out fixed.run --steps 1
+says fixed-window-of-eval 0 "4 tokens at the end of files are left out" ./fixed eval --out fixed.run
+head -c 59 bigram.txt > few.txt                     # 6 to validate: less than a window
+says one-short-window 0 "to train on, 1 to validate" ./bigram --data few.txt --out few --steps 1
+says one-short-window-of-eval 0 "1 validation samples" ./bigram eval --out few
 says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigram --out one
 says dry-run-beside-a-run 0 "memory   parameters" ./bigram --out one --dry-run
 says resume-nothing 1 "nowhere" ./bigram --resume nowhere
+says memory-hint 1 "hint: --accumulate 2 fits and gives the same update" \
+    env RT_FAULT=free:3000 ./bigram --out none
+says memory-of-eval 1 "validation needs more memory than the 2.0 KiB free: parameters" \
+    env RT_FAULT=free:2048 ./bigram eval --out one
+says memory-of-eval-forced 0 "loss" env RT_FAULT=free:2048 ./bigram eval --out one --force
+says memory-of-generate 1 "generating needs more memory than the 300 bytes free: parameters" \
+    env RT_FAULT=free:300 ./bigram generate --out one
+says memory-of-generate-forced 0 "" env RT_FAULT=free:300 ./bigram generate --out one --force
 says resume-done 0 "has its 60 steps already" ./bigram --out one --resume auto
 says resume-fresh 0 "step    60/60" ./bigram --out fresh --resume auto
 says resume-tells 0 "changed  lr 0.5 -> 0.25 (given on the command line)" \
@@ -130,6 +145,22 @@ assert [x["step"] for x in r if "train/loss" in x] == list(range(1, 65))
 assert all("perplexity" in str(x) for x in r if "val/loss" in x)
 json.load(open("fresh/config.json"))' 2> json.err && ok json || bad json "$(tail -n 1 json.err)"
 fi
+
+# A damaged newest checkpoint: its settings are not taken either.
+./bigram --out back --steps 20 --save 10 > back.out &&
+    ./bigram --out back --resume auto --steps 30 --lr 0.125 --accumulate 4 --dims T=9 > back.out
+printf x | dd of="$(weights back 30)" bs=1 seek=200 conv=notrunc 2> /dev/null
+says resume-settings-of-the-whole-one 0 "rate     constant 0.5" \
+    ./bigram --out back --resume auto --steps 25
+grep -q '= 1 micro-step of' said.out && grep -q '"T": 8' back/config.json &&
+    grep -q 'step-00000030 is damaged' said.err && grep -q 'resume   back/step-00000020' said.out &&
+    ok resume-says-which || bad resume-says-which "$(cat said.err said.out | head -n 5)"
+printf x | dd of="$(weights back 25)" bs=1 seek=200 conv=notrunc 2> /dev/null
+rm -rf back/step-00000030; ./bigram --out back --resume auto --steps 30 --dims T=9 > back.out 2>&1
+printf x | dd of="$(weights back 30)" bs=1 seek=200 conv=notrunc 2> /dev/null
+a=$(loss ./bigram eval --checkpoint back/step-00000020) b=$(loss ./bigram eval --out back)
+[ -n "$a" ] && [ "$a" = "$b" ] && grep -q 'going back' loss.err && ok eval-of-the-whole-one ||
+    bad eval-of-the-whole-one "losses $a and $b: $(cat loss.err)"
 
 # ---- generation ---------------------------------------------------------------------------------
 ./bigram generate --out one --tokens 300 --seed 5 > g1 && ./bigram generate --out one --tokens 300 --seed 5 > g2

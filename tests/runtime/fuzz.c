@@ -165,7 +165,9 @@ static bool open_one(Kind kind)
     for (int split = 0; split < 2; split++) {
         for (int64_t i = 0; i < rt_data_samples(d, split) && i < 20; i++)
             rt_data_fill(d, split, 1, i, 1, inputs);
-        rt_data_fill_tail(d, split, inputs);
+        for (int i = 0; i < rt_data_tails(d, split); i++)
+            if (rt_data_tail(d, split, i) > 0)
+                rt_data_fill_tail(d, split, i, inputs);
     }
     rt_data_close(d);
     return true;

@@ -94,7 +94,7 @@ static void tokens_as_reals(void **unused)
     float x[2];
     double z[2];
     void *inputs[2] = { x, z };
-    rt_data_fill_tail(d, RT_SPLIT_VAL, inputs);
+    rt_data_fill_tail(d, RT_SPLIT_VAL, 0, inputs);
     assert_true(x[0] == 'i' && z[0] == 'j');
     rt_data_close(d);
 }

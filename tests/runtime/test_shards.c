@@ -34,7 +34,7 @@ static void windows_stay_in_their_file(void **unused)
     RtData *d = test_open(&t, 4, NULL);
     assert_int_equal(rt_data_samples(d, RT_SPLIT_TRAIN), 6 + 8);
     assert_int_equal(rt_data_samples(d, RT_SPLIT_VAL), 2);
-    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL), 0);
+    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL, 0), 0);
     int32_t tokens[14 * 4], targets[14 * 4], count[2] = { 0 };
     void *inputs[2] = { tokens, targets };
     rt_data_fill(d, RT_SPLIT_TRAIN, 5, 0, 14, inputs);
@@ -65,9 +65,46 @@ static void a_share_validates(void **unused)
     assert_int_equal(rt_data_samples(d, RT_SPLIT_VAL), 4);
     rt_data_fill(d, RT_SPLIT_VAL, 5, 0, 2, inputs);
     assert_true(tokens[0] == 80 && targets[3] == 84 && tokens[4] == 84);
-    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL), 3);
-    rt_data_fill_tail(d, RT_SPLIT_VAL, inputs);
+    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL, 0), 3);
+    rt_data_fill_tail(d, RT_SPLIT_VAL, 0, inputs);
     assert_true(tokens[0] == 96 && targets[2] == 99);
+    rt_data_close(d);
+}
+
+/* Each token that follows another one of its file is a target once; files of all lengths. */
+static void every_target_of_every_file_validates_once(void **unused)
+{
+    RT_UNUSED(unused);
+    static const int lengths[] = { 0, 1, 2, 3, 4, 5, 6, 9, 12, 13 };
+    enum { FILES = sizeof lengths / sizeof *lengths };
+    TestModel t;
+    put_good("all_train.bin", 30, 0);
+    for (int i = 0; i < FILES; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "all_val_%02d.bin", i);
+        put_good(path, lengths[i], (uint32_t)(100 * i));
+    }
+    sequence_model(&t, "tokens", "all_train.bin", 1000);
+    t.m.train.val_path = "all_val_*.bin";
+    RtData *d = test_open(&t, 4, NULL);
+    int32_t tokens[4], targets[4], seen[100 * FILES] = { 0 };
+    void *inputs[2] = { tokens, targets };
+    const int whole = (int)rt_data_samples(d, RT_SPLIT_VAL);
+    assert_int_equal(whole, 1 + 1 + 2 + 2 + 3);
+    assert_int_equal(rt_data_tails(d, RT_SPLIT_VAL), FILES);
+    for (int i = 0; i < whole + FILES; i++) {
+        ptrdiff_t n = i < whole ? 4 : rt_data_tail(d, RT_SPLIT_VAL, i - whole);
+        if (n > 0 && i < whole)
+            rt_data_fill(d, RT_SPLIT_VAL, 5, i, 1, inputs);
+        else if (n > 0)
+            rt_data_fill_tail(d, RT_SPLIT_VAL, i - whole, inputs);
+        while (n-- > 0) {
+            assert_int_equal(tokens[n] + 1, targets[n]);
+            seen[targets[n]]++;
+        }
+    }
+    for (int id = 0; id < 100 * FILES; id++)
+        assert_int_equal(seen[id], id % 100 > 0 && id % 100 < lengths[id / 100]);
     rt_data_close(d);
 }
 
@@ -159,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_stay_in_their_file),
         cmocka_unit_test(a_share_validates),
+        cmocka_unit_test(every_target_of_every_file_validates_once),
         cmocka_unit_test(wide_tokens),
         cmocka_unit_test(wrong_files),
         cmocka_unit_test(a_file_that_changes),

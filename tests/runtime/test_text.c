@@ -105,18 +105,18 @@ static void validation_covers_every_target(void **unused)
     int32_t tokens[6], targets[6];
     void *inputs[2] = { tokens, targets };
     assert_int_equal(rt_data_samples(d, RT_SPLIT_VAL), 2);
-    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL), 1);
+    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL, 0), 1);
     rt_data_fill(d, RT_SPLIT_VAL, 5, 0, 2, inputs);
     const int32_t first = tokens[0];
     for (int k = 0; k < 6; k++)
         assert_true(tokens[k] == first + k && targets[k] == first + k + 1);
-    rt_data_fill_tail(d, RT_SPLIT_VAL, inputs);
+    rt_data_fill_tail(d, RT_SPLIT_VAL, 0, inputs);
     assert_true(tokens[0] == first + 6 && targets[0] == first + 7);
     rt_data_close(d);
     t.m.train.split = 0.95; /* 2 tokens: less than one window */
     d = test_open(&t, 3, NULL);
     assert_int_equal(rt_data_samples(d, RT_SPLIT_VAL), 0);
-    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL), 1);
+    assert_int_equal(rt_data_tail(d, RT_SPLIT_VAL, 0), 1);
     rt_data_close(d);
 }
 
