@@ -65,6 +65,7 @@ void c_name_all(Emitter *e)
     for (int i = 0; i < p->outputs.len; i++)
         e->output[i] = names_take(e, tensors, p->outputs.at[i].name);
     e->kernel_name = map_new(a);
+    c_link_kernels(e);
     e->call_dims = map_new(a);
     e->field = map_new(a);
 }

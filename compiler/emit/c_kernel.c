@@ -37,25 +37,65 @@ static void order_arguments(KernelWriter *w)
                 h->order[h->n_args++] = i;
 }
 
-/* Formula, source line and what was fused: on one line where they fit, else one under the other. */
+static const Step *step_numbered(const Steps *steps, int number)
+{
+    const Step *found = NULL;
+    for (int i = 0; i < steps->len && found == NULL; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL)
+            found = step_numbered(&s->body, number);
+        else if (s->number == number)
+            found = s;
+    }
+    return found;
+}
+
+static void link_steps(Emitter *e, const Steps *all, const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL)
+            link_steps(e, all, &s->body);
+        else if (s->undoes && !map_get(e->kernel_undone, s->kernel))
+            map_set(e->kernel_undone, s->kernel, step_numbered(all, s->undoes)->kernel);
+    }
+}
+
+void c_link_kernels(Emitter *e)
+{
+    e->kernel_undone = map_new(e->cx->scratch);
+    if (e->kp->train)
+        link_steps(e, &e->kp->train->steps, &e->kp->train->steps);
+}
+
+/* Equations, one under the other; then source line, forward kernel and what was fused. */
 static void write_comment(Emitter *e, const Kernel *k)
 {
-    const char *where = k->span.file ? source_where(e->cx, k->span) : "";
-    const char *what = k->what ? emit_comment(e, k->what, 60) : "";
-    const char *formula = emit_comment(e, k->formula ? k->formula : k->name, 4 * COLUMNS);
-    Text t = text_new(e->cx->scratch);
-    text_add(&t, "/* %s", formula);
-    text_pad(&t, strlen(formula) < 45 ? 48 : 0);
-    text_add(&t, "  %s", where);
-    text_pad(&t, strlen(formula) < 45 ? 72 : 0);
-    text_add(&t, "  %s", what);
-    if (t.len + 3 > COLUMNS) {
-        t = text_new(e->cx->scratch);
-        emit_prose(&t, "/* ", " *     ", formula);
-        text_add(&t, "\n * %s%s%s", where, where[0] && what[0] ? "   " : "", what);
+    Text about = text_new(e->cx->scratch), t = text_new(e->cx->scratch);
+    const Kernel *undone = map_get(e->kernel_undone, k);
+    const Span at = undone ? undone->span : k->span;
+    text_put(&about, at.file ? source_where(e->cx, at) : "");
+    if (undone)
+        text_add(&about, "%sgradient of k%d", about.len ? "   " : "", undone->number);
+    if (k->what)
+        text_add(&about, "%s%s",
+                 undone      ? ", "
+                 : about.len ? "   "
+                             : "",
+                 emit_comment(e, k->what, 60));
+    const char *s = k->formula;
+    for (bool first = true; *s; first = false) {
+        const size_t len = strcspn(s, "\n");
+        const char *line = emit_comment(e, emit_format(e, "%.*s", (int)len, s), 4 * COLUMNS);
+        emit_prose(&t, first ? "/* " : "\n * ", " *         ", line);
+        s += len + (s[len] == '\n');
     }
-    while (t.len > 0 && t.at[t.len - 1] == ' ')
-        t.at[--t.len] = '\0';
+    if (!strchr(k->formula, '\n') && t.len + 2 + about.len + 3 <= COLUMNS && !strchr(t.at, '\n')) {
+        text_pad(&t, t.len < 48 ? 48 : 0);
+        text_add(&t, "  %s", about.at);
+    } else {
+        text_add(&t, "\n * %s", about.at);
+    }
     text_add(e->out, "%s */\n", t.at);
 }
 

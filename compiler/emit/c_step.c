@@ -175,7 +175,7 @@ static const char *step_comment(Function *f, const Step *s)
     if (s->undoes)
         text_add(&t, "undoes %-4d ", s->undoes);
     text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
-             s->backward && s->kernel->formula ? s->kernel->formula : text);
+             s->backward ? s->kernel->brief : text);
     return emit_comment(e, t.at, COLUMNS - 10);
 }
 

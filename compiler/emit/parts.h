@@ -31,9 +31,10 @@ typedef struct {
     const char **slot;            /* S_ names by mean slot */
     const char **input, **output; /* names of the pointers */
     const char **metric;
-    Map *kernel_name; /* Kernel -> "k3_x" */
-    Map *field;       /* arena Buffer -> its name in the plan struct */
-    Map *call_dims;   /* Kernel -> KernelHead */
+    Map *kernel_name;   /* Kernel -> "k3_x" */
+    Map *kernel_undone; /* backward Kernel -> the forward kernel of the step it undoes first */
+    Map *field;         /* arena Buffer -> its name in the plan struct */
+    Map *call_dims;     /* Kernel -> KernelHead */
 } Emitter;
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
@@ -107,7 +108,8 @@ typedef struct {
     Text body;
 } KernelWriter;
 
-void c_kernel(Emitter *e, Kernel *k);       /* c_kernel.c */
+void c_link_kernels(Emitter *e); /* c_kernel.c: what backward kernels undo */
+void c_kernel(Emitter *e, Kernel *k);
 void c_map(KernelWriter *w);                /* c_map.c: loops */
 bool c_map_needs_partials(const Kernel *k); /* sums over rows beside other work */
 void c_call(KernelWriter *w);               /* c_call.c: runtime calls, scatter */

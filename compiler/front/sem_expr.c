@@ -121,7 +121,8 @@ static Expr *power(Sem *s, const Ast *a, Expr *l, Expr *r, const Thing *exponent
 {
     int64_t n;
     double v;
-    if (thing_whole(exponent, &n) && n >= 1 && n <= 4) {
+    const bool whole = l->type->dtype == DT_I32;
+    if (thing_whole(exponent, &n) && n >= 1 && n <= (whole ? 4 : 2)) {
         Expr *e = l;
         for (int64_t i = 1; e && i < n; i++)
             e = sem_point(s, a, "mul", 'n', e, l);

@@ -667,6 +667,19 @@ static int add_input(Reader *r, const char *name, const Type *t, Span at)
     return r->p->inputs.len - 1;
 }
 
+/* " in 0 to V or -100" behind the type of an input. */
+static void read_range(Reader *r, Input *in)
+{
+    if (!accept(r, "in"))
+        return;
+    in->ranged = true;
+    in->lo = read_dim(r);
+    expect(r, "to");
+    in->hi = read_dim(r);
+    in->has_ignore = accept(r, "or");
+    in->ignore = in->has_ignore ? read_integer(r) : 0;
+}
+
 static void read_graph(Reader *r)
 {
     Span name_at = r->tok.span;
@@ -684,8 +697,10 @@ static void read_graph(Reader *r)
             break;
         if (dtype_is_real(t->dtype))
             r->p->real = t->dtype;
-        Node *leaf = param ? ir_param(g, add_param(r, hint, t, at), at)
-                           : ir_input(g, add_input(r, hint, t, at), at);
+        const int index = param ? add_param(r, hint, t, at) : add_input(r, hint, t, at);
+        Node *leaf = param ? ir_param(g, index, at) : ir_input(g, index, at);
+        if (!param)
+            read_range(r, &r->p->inputs.at[index]);
         bind(r, &s, name, at, leaf, 0);
         if (!accept(r, ","))
             break;

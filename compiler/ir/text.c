@@ -329,15 +329,28 @@ static void put_sinks(const Printer *w)
     text_put(w->t, "\n");
 }
 
+/* " in 0 to V or -100": what the integers of an input may be. */
+static void put_range(const Printer *w, const Input *in)
+{
+    if (!in->ranged)
+        return;
+    text_add(w->t, " in %s to %s", dim_text(w->cx, in->lo), dim_text(w->cx, in->hi));
+    if (in->has_ignore)
+        text_add(w->t, " or %lld", (long long)in->ignore);
+}
+
 /* The inputs or the parameters that the graph reads, by index. */
 static int put_leaves(const Printer *w, Op op, int count, int n)
 {
     for (int index = 0; index < count; index++)
         for (int id = 0; id < w->g->nodes.len; id++) {
             const Node *leaf = w->g->nodes.at[id];
-            if (w->live[id] && leaf->op == op && leaf->attr.index == index)
-                text_add(w->t, "%s%s%s: %s", n++ ? ", " : "", op == OP_PARAM ? "param " : "",
-                         name_of(w, leaf), type_text(w->cx, leaf->type));
+            if (!w->live[id] || leaf->op != op || leaf->attr.index != index)
+                continue;
+            text_add(w->t, "%s%s%s: %s", n++ ? ", " : "", op == OP_PARAM ? "param " : "",
+                     name_of(w, leaf), type_text(w->cx, leaf->type));
+            if (op == OP_INPUT)
+                put_range(w, &w->g->program->inputs.at[index]);
         }
     return n;
 }

@@ -2,8 +2,8 @@
  *
  * In: a graph after grad. Out: the same without cross entropy, whose parts fuse into row kernels
  * like any others, and without stop_gradient, which has done its work. With all, attention and its
- * gradient too: for checks, and for -O0. Cubes become products only here, because the derivative
- * of a power, 3 x^2, is less work than that of two products.
+ * gradient too: for checks, and for -O0. Third and fourth powers become products only
+ * here, because the derivative of a power, 3 x^2, is less work than that of two products.
  *
  *     %ce   = cross_entropy %x, %t        ->        %m = amax %x, axes 1  ...
  *     %loss = result 0 %ce
@@ -17,13 +17,14 @@ static bool stays_whole(Op op, bool all)
     return !op_row(op)->expand || (!all && (op == OP_ATTENTION || op == OP_ATTENTION_GRAD));
 }
 
-/* x^3 as x x x; NULL for other powers. */
+/* x^3 as x x x and x^4 as the square of a square; NULL for other powers. */
 static Node *expand_power(Graph *to, const Node *n)
 {
-    if (n->op != OP_POW || n->in[1]->op != OP_CONST || n->in[1]->attr.value != 3)
+    const double exponent = n->in[1]->op == OP_CONST ? n->in[1]->attr.value : 0;
+    if (exponent != 3 && exponent != 4)
         return NULL;
     Node *square = ir_binary(to, OP_MUL, n->in[0], n->in[0], n->span);
-    return ir_binary(to, OP_MUL, square, n->in[0], n->span);
+    return ir_binary(to, OP_MUL, square, exponent == 3 ? n->in[0] : square, n->span);
 }
 
 static Node *expand_node(Graph *to, Node *n, void *user)

@@ -19,12 +19,6 @@ enum { TRIES_MAX = 200 };
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-void step_remember(Fuser *f, const Node *n, Kernel *k)
-{
-    if (n && !n->backward && !map_get(f->kernel_of, n))
-        map_set(f->kernel_of, n, k);
-}
-
 Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward)
 {
     Fuser *f = s->f;
@@ -40,9 +34,6 @@ Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool bac
     }
     k->span = n->span;
     step->kernel = kernel_intern(f->kp, k);
-    for (int i = 0; i < k->values.len; i++)
-        step_remember(f, k->values.at[i].node, step->kernel);
-    step_remember(f, n, step->kernel);
     step->depth = s->depth;
     step->node = n;
     step->span = n->span;
@@ -170,12 +161,10 @@ void scope_run(Scope *s)
 
 /* ---- the pass ------------------------------------------------------------------------------- */
 
-enum { UNSET_DIM = 16 };
-
 static void start_tables(Fuser *f, const Graph *g)
 {
     Arena *a = f->cx->scratch;
-    int n_dims = dims_count(f->ds), n_params = f->p->params.len, n_in = f->p->inputs.len;
+    int n_params = f->p->params.len, n_in = f->p->inputs.len;
     int n_out = f->p->outputs.len; /* and the results of a graph from text */
     for (int i = 0; i < g->sinks.len; i++)
         if (g->sinks.at[i].kind == SINK_RESULT)
@@ -194,11 +183,7 @@ static void start_tables(Fuser *f, const Graph *g)
     for (int i = 0; i < g->sinks.len; i++)
         if (g->sinks.at[i].kind == SINK_GRAD)
             f->contributions[g->sinks.at[i].index]++;
-    f->values = NEW_ARRAY(a, int64_t, n_dims + 1);
-    for (int i = 0; i < n_dims; i++) {
-        const Symbol *s = dims_at(f->ds, i);
-        f->values[i] = s->kind == SYM_CONST || s->value > 0 ? s->value : UNSET_DIM;
-    }
+    f->values = program_training_dims(f->p);
 }
 
 Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse)
@@ -208,7 +193,6 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse)
     f.attempt = arena_new();
     f.r = NEW(cx->arena, Routine);
     f.names = map_new(cx->scratch);
-    f.kernel_of = map_new(cx->scratch);
     f.one = dim_const(f.ds, 1);
     g = roots_prepare(&f, g);
     f.r->graph = g;

@@ -196,7 +196,6 @@ struct Fuser {
     int *contributions; /* per parameter: SINK_GRAD of the whole graph */
     const Dim *one;
     int64_t *values; /* of the symbols, at the training dims */
-    Map *kernel_of;  /* forward node -> kernel */
 };
 
 /* ---- fuse_access.c: dims with NULL for 0, views, forms, coords ------------------------------- */
@@ -318,8 +317,7 @@ void map_tidy(MapBuild *m); /* fuse_space.c: phases, axes, levels */
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward);
-void step_remember(Fuser *f, const Node *n, Kernel *k); /* k computes n */
-AddKind dest_add(Dest *d);                              /* and marks it as started */
+AddKind dest_add(Dest *d); /* and marks it as started */
 
 /* ---- fuse_call.c, fuse_loop.c ---------------------------------------------------------------- */
 
@@ -339,5 +337,11 @@ const char *text_buffer_name(Scope *s, const Node *n);
 const char *text_carry_name(Scope *s, const Node *loop, int k);
 const char *text_stack_name(Scope *s, const Node *loop, int j);
 void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands);
+
+/* ---- fuse_formula.c -------------------------------------------------------------------------- */
+
+/* The number of the effect whose equation says most; formula and brief of a kernel. */
+int formula_main_effect(Scope *s, const Unit *u);
+void formula_write(Scope *s, Unit *u, Kernel *k, const Operand *operands);
 
 #endif

@@ -189,7 +189,7 @@ static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
     Operand *operands;
     Kernel *k = kernel_new(s, KERNEL_MATMUL, 1, bias ? 4 : 3, v, &operands);
     k->matmul = p;
-    step_remember(f, n, finish(s, u, k, operands));
+    finish(s, u, k, operands);
 }
 
 static void finish_matmul(Scope *s, Unit *u)
@@ -250,7 +250,7 @@ static View result_view(Scope *s, Node *n, int k)
         return s->at[r->id].view;
     for (int i = 0; i < n->n_out && !other; i++)
         other = result_node(s, n, i);
-    const char *tail = n->op == OP_ATTENTION_GRAD ? tails[k] : k ? "lse" : "y";
+    const char *tail = n->op == OP_ATTENTION_GRAD ? tails[k] : k ? "logsumexp" : "y";
     const char *name = intern_printf(s->f->cx, "%s_%s", text_buffer_name(s, other ? other : n),
                                      tail);
     return view_dense(s->f, buffer_new(s->f, name, n->types[k], n), n->types[k]);

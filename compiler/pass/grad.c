@@ -275,7 +275,7 @@ static Node *forward_result(Sweep *s, const Node *n, int k)
     const bool lse = (n->op == OP_ATTENTION || n->op == OP_CROSS_ENTROPY) && k == 1;
     if (lse && !r->name) {
         const char *of = ir_result(s->copy[n->id], 0)->name;
-        r->name = of ? intern_printf(s->cx, "%s_lse", of) : intern(s->cx, "lse");
+        r->name = of ? intern_printf(s->cx, "%s_logsumexp", of) : intern(s->cx, "logsumexp");
     }
     return r;
 }

@@ -150,6 +150,9 @@ static bool is_epilogue(const Node *n, const bool *given, const int *uses)
     return false;
 }
 
+/* A reduction is a number per row, held in a register of the kernel that makes it. */
+static bool is_row_sum(const Node *n) { return op_row(n->op)->class == CLASS_REDUCE; }
+
 static void find_stored(Work *w)
 {
     Graph *g = w->body;
@@ -162,7 +165,7 @@ static void find_stored(Work *w)
         }
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
-        w->stored[i] |= !is_light(n) || is_epilogue(n, given, uses);
+        w->stored[i] |= (!is_light(n) && !is_row_sum(n)) || is_epilogue(n, given, uses);
         for (int k = 0; live[i] && k < n->n_in; k++) {
             const Node *root = through_views(n->in[k]);
             w->operand[root->id] |= is_product(n) && !is_free(w, root);

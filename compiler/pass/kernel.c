@@ -96,8 +96,8 @@ static bool kernel_same(const Kernel *a, const Kernel *b)
 {
     bool same = a->kind == b->kind && a->args.len == b->args.len && a->backward == b->backward
                 && text_same(a->name, b->name) && text_same(a->formula, b->formula)
-                && text_same(a->what, b->what) && a->span.file == b->span.file
-                && a->span.lo == b->span.lo;
+                && text_same(a->brief, b->brief) && text_same(a->what, b->what)
+                && a->span.file == b->span.file && a->span.lo == b->span.lo;
     for (int i = 0; same && i < a->args.len; i++) {
         const KernelArg *x = &a->args.at[i], *y = &b->args.at[i];
         same = text_same(x->name, y->name) && x->dtype == y->dtype && x->written == y->written
@@ -323,7 +323,10 @@ static void print_kernel(Printer *p)
     for (int i = 0; i < k->args.len; i++)
         text_add(p->t, "%s%s%s %s", i ? ", " : "", k->args.at[i].written ? "" : "const ",
                  dtype_name(k->args.at[i].dtype), k->args.at[i].name);
-    text_add(p->t, ")%s\n    # %s\n", k->backward ? " backward" : "", k->formula);
+    text_add(p->t, ")%s\n    # ", k->backward ? " backward" : "");
+    for (const char *c = k->formula; *c; c++)
+        text_add(p->t, *c == '\n' ? "\n    # " : "%c", *c);
+    text_put(p->t, "\n");
     text_add(p->t, "    # %s, %s\n", source_where(p->cx, k->span), k->what);
     switch (k->kind) {
     case KERNEL_MAP: print_map(p); break;

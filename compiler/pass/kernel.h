@@ -176,8 +176,10 @@ typedef struct {
     Matmul matmul;
     Attention attention;
     Scatter scatter;
-    const char *formula; /* "x[B,T,C] = wte[tokens] + wpe[0..T]" */
-    const char *what;    /* "gather+add", "gradient of k3, add" */
+    const char
+        *formula;      /* "x[B,T,C] = wte[tokens] + wpe[0..T]"; several lines where one is short */
+    const char *brief; /* its main equation without shapes, or what it writes */
+    const char *what;  /* "gather+add", "gradient of k3, add" */
     Span span;
     bool backward;
 } Kernel;

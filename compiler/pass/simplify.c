@@ -96,9 +96,13 @@ static Node *step_point(Simplify *s, Graph *g, Node *n)
     if (!to && n->op == OP_CAST)
         to = fold_cast(n);
     if (!to)
+        to = simplify_known(g, n);
+    if (!to)
         to = simplify_point_of_broadcast(s, g, n);
     if (!to)
         to = simplify_point_of_units(s, g, n);
+    if (!to && (n->op == OP_ADD || n->op == OP_SUB))
+        to = simplify_sum_of_negated(s, g, n);
     if (!to && n->op == OP_ADD)
         to = simplify_sum_of_pads(s, g, n);
     return to ? to : simplify_by_rules(s, g, n);

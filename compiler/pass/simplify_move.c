@@ -80,6 +80,21 @@ Node *simplify_point_of_broadcast(Simplify *s, Graph *g, Node *n)
                         n->span);
 }
 
+/* x + broadcast(-y) is x - broadcast(y), and x - broadcast(-y) is x + broadcast(y). */
+Node *simplify_sum_of_negated(Simplify *s, Graph *g, const Node *n)
+{
+    for (int i = n->op == OP_ADD ? 0 : 1; i < 2; i++) {
+        const Node *spread = n->in[i];
+        if (spread->op != OP_BROADCAST || spread->in[0]->op != OP_NEG)
+            continue;
+        Node *of = spread->in[0]->in[0];
+        Node *in[2] = { n->in[1 - i], ir_broadcast(g, of, spread->type->rank, spread->type->dim,
+                                                   spread->attr.axes, n->span) };
+        return simplify_make(s, g, n->op == OP_ADD ? OP_SUB : OP_ADD, 2, in, n->span);
+    }
+    return NULL;
+}
+
 /* Does a reshape only add or drop axes of size 1? */
 static bool is_unit_reshape(const Node *n)
 {

@@ -56,26 +56,26 @@ static const RtParam double__params[] = {
  *   rt_exp           [B,int_max]   f32         1152         192        2          8
  *   at               [B,int_max]   f32          512         192        2          7
  *   p                [B,N]         f32         1344         128        3          5
- *   lse              [B]           f32          704          64        4          5
+ *   logsumexp        [B]           f32          704          64        4          5
  *   d_p              [B,N]         f32         1536         128        5          7
  *   d_at             [B,int_max]   f32         1344         192        6          8  over p
  *   d_restrict       [B,int_max]   f32         1536         192        8          9  over d_p
  *   work_d_p         [64,N]        f32            0         512        5          5
  *   work_d_restrict  [64,int_max]  f32            0         768        8          8
- *       over at, lse, ...
+ *       over at, logsumexp, ...
  */
 
-typedef struct { size_t restrict_, k1_a_, rt_exp_a_, rt_exp_, at_, p_, lse, d_p_, d_at, d_restrict,
-        work_d_p, work_d_restrict, bytes; } Plan;
+typedef struct { size_t restrict_, k1_a_, rt_exp_a_, rt_exp_, at_, p_, logsumexp, d_p_, d_at,
+        d_restrict, work_d_p, work_d_restrict, bytes; } Plan;
 
 static Plan double__plan(Dims n)
 {
     Plan at;
     at.work_d_p        = 0;
     at.at_             = at.work_d_p + RT_SIZE(float, 64*N);
-    at.lse             = at.at_ + RT_SIZE(float, n.B*int_max);
+    at.logsumexp       = at.at_ + RT_SIZE(float, n.B*int_max);
     at.work_d_restrict = 0;
-    at.restrict_       = at.lse + RT_SIZE(float, n.B);
+    at.restrict_       = at.logsumexp + RT_SIZE(float, n.B);
     at.restrict_       = rt_above(at.restrict_, at.work_d_restrict + RT_SIZE(float, 64*int_max));
     at.k1_a_           = at.restrict_;
     at.rt_exp_a_       = at.restrict_ + RT_SIZE(float, n.B*int_max);
@@ -148,8 +148,11 @@ static void k1_restrict(float *restrict restrict_, const float *restrict float_,
     rt_matmul_f32(restrict_, float_, restrict_weight, shape);
 }
 
-/* k1_a[B,int_max] = tanh(restrict); rt_exp_a[B,int_max] = exp(k1_a + 1); rt_exp[B,int_max] =
- *     rt_exp_a * n; at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
+/* k1_a[B,int_max] = tanh(restrict)
+ * rt_exp_a[B,int_max] = exp(k1)
+ * rt_exp[B,int_max] = rt_exp_a * n
+ * at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
+ * where k1 = k1_a + 1
  * names.model:11   tanh+add+exp+mul+lt+neg+... */
 static void k2_at(float *k1_a_, float *restrict rt_exp_a_, float *restrict rt_exp_,
                   float *restrict at_, const float *restrict_, const float *restrict n_,
@@ -169,7 +172,7 @@ static void k2_at(float *k1_a_, float *restrict rt_exp_a_, float *restrict rt_ex
     }
 }
 
-/* p[B,N] = at[B,int_max] @ s_weight[N,int_max]' + s_bias  names.model:12  matmul+add */
+/* p[B,N] = at[B,int_max] @ s_weight[N,int_max]' + s_bias  names.model:12   matmul+add */
 static void k3_p(float *restrict p_, const float *restrict at_, const float *restrict s_weight,
                  const float *restrict s_bias, ptrdiff_t B)
 {
@@ -177,11 +180,12 @@ static void k3_p(float *restrict p_, const float *restrict at_, const float *res
     rt_matmul_f32(p_, at_, s_weight, shape);
 }
 
-/* lse[B] = max over N of p + log(sum over N of exp(p - (max over N of p))); sum_loss += sum over B
- *     of where(0 <= label, lse - (sum over N of where(0..N == label, p, 0)), 0)
+/* logsumexp[B] = max over N of p + log(sum over N of exp(p - (max over N of p)))
+ * sum_loss += sum over B of where(0 <= label, logsumexp -
+ *         (sum over N of where(0..N == label, p, 0)), 0)
  * names.model:13   amax+sub+exp+sum+log+add+... */
-static void k4_lse(float *restrict lse, double *restrict sum_loss, const float *restrict p_,
-                   const int32_t *restrict label, ptrdiff_t B)
+static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
+                         const float *restrict p_, const int32_t *restrict label, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
     double part_sum_loss[RT_CHUNKS];
@@ -205,7 +209,7 @@ static void k4_lse(float *restrict lse, double *restrict sum_loss, const float *
             for (int in = 0; in < N; in++)
                 b += rt_exp(p_[ib*N + in] - max);
             const float c = max + rt_log(b);
-            lse[ib] = c;
+            logsumexp[ib] = c;
             total_sum_loss += (double)(0 <= a ? c - sum : 0.0f);
         }
         part_sum_loss[chunk] = total_sum_loss;
@@ -213,12 +217,13 @@ static void k4_lse(float *restrict lse, double *restrict sum_loss, const float *
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) * (exp(p - lse) - (0..N == label)),
- *     0); d_s_bias[N] (+)= sum over B of d_p
- * names.model:13   le+where+sub+exp+eq+mul+... */
+/* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) *
+ *         (exp(p - logsumexp) - (0..N == label)), 0)
+ * d_s_bias[N] (+)= sum over B of d_p
+ * names.model:13   gradient of k4, le+where+sub+exp+eq+mul+... */
 static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restrict work,
                    const int32_t *restrict label, const float *restrict p_,
-                   const float *restrict lse, float seed_loss, bool add, ptrdiff_t B)
+                   const float *restrict logsumexp, float seed_loss, bool add, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
     RT_PARALLEL_FOR(1, B*N)
@@ -230,7 +235,7 @@ static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restri
             const int32_t a = label[ib];
             const bool b = 0 <= a;
             const float c = b ? seed_loss : 0.0f;
-            const float d = lse[ib];
+            const float d = logsumexp[ib];
             RT_SIMD()
             for (int in = 0; in < N; in++) {
                 const float e = b ? c * (rt_exp(p_[ib*N + in] - d) - (float)(in == a)) : 0.0f;
@@ -242,7 +247,7 @@ static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restri
     rt_add_rows_f32(d_s_bias, work, chunks, N, add);
 }
 
-/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12  gradient of k3, matmul */
+/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12   gradient of k3, matmul */
 static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
                     const float *restrict s_weight, ptrdiff_t B)
 {
@@ -250,7 +255,7 @@ static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
     rt_matmul_f32(d_at, d_p_, s_weight, shape);
 }
 
-/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12  gradient of k3, matmul */
+/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12   gradient of k3, matmul */
 static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_,
                           const float *restrict at_, bool add, ptrdiff_t B)
 {
@@ -258,9 +263,9 @@ static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_
     rt_matmul_f32(d_s_weight, d_p_, at_, shape);
 }
 
-/* d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt_exp_a * (1 - k1_a^2), 0);
- *     d_restrict_bias[int_max] (+)= sum over B of d_restrict
- * names.model:9   gradient of k2, lt+mul+sub+where+sum */
+/* d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt_exp_a * (1 - k1_a^2), 0)
+ * d_restrict_bias[int_max] (+)= sum over B of d_restrict
+ * names.model:11   gradient of k2, lt+mul+sub+where+sum */
 static void k8_d_restrict(float *restrict d_restrict, float *restrict d_restrict_bias,
                           float *restrict work, const float *restrict rt_exp_,
                           const float *restrict d_at, const float *restrict n_,
@@ -298,7 +303,9 @@ static void k9_d_restrict_weight(float *restrict d_restrict_weight,
     rt_matmul_f32(d_restrict_weight, d_restrict, float_, shape);
 }
 
-/* at[B,int_max] = where(1 < exp(tanh(restrict) + 1) * n, exp(tanh(restrict) + 1) * n, -n)
+/* at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
+ * where rt_exp = exp(k1) * n
+ * where k1 = tanh(restrict) + 1
  * names.model:11   tanh+add+exp+mul+lt+neg+... */
 static void k10_at(float *at_, const float *restrict_, const float *restrict n_, ptrdiff_t B)
 {
@@ -311,8 +318,8 @@ static void k10_at(float *at_, const float *restrict_, const float *restrict n_,
 }
 
 /* sum_loss += sum over B of where(0 <= label, max over N of p +
- *     log(sum over N of exp(p - (max over N of p))) - (sum over N of where(0..N == label, p, 0)),
- *     0)
+ *         log(sum over N of exp(p - (max over N of p))) -
+ *         (sum over N of where(0..N == label, p, 0)), 0)
  * names.model:13   amax+sub+exp+sum+eq+where+... */
 static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
                          const int32_t *restrict label, ptrdiff_t B)
@@ -345,7 +352,7 @@ static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* count_loss += sum over B of (0 <= label[B])    names.model:13          le+sum */
+/* count_loss += sum over B of (0 <= label[B])    names.model:13   le+sum */
 static void k12_count_loss(double *restrict count_loss, const int32_t *restrict label, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
@@ -387,7 +394,7 @@ static void double__forward(const float *p, const float *float_, const float *n_
     float *rt_exp_ = RT_AT(arena, at.rt_exp_);     /* [B,int_max] */
     float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
     float *p_ = RT_AT(arena, at.p_);               /* [B,N] */
-    float *lse = RT_AT(arena, at.lse);             /* [B] */
+    float *logsumexp = RT_AT(arena, at.logsumexp); /* [B] */
 
     /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
@@ -396,7 +403,7 @@ static void double__forward(const float *p, const float *float_, const float *n_
     /* 3    names.model:12  output p = s(at) */
     k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
     /* 4    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
-    k4_lse(lse, &s->sum[S_loss], p_, label, n.B);
+    k4_logsumexp(logsumexp, &s->sum[S_loss], p_, label, n.B);
 }
 
 /* evaluation: adds to the sums */
@@ -442,7 +449,7 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
 {
     const Plan at = double__plan(n);
     float *p_ = RT_AT(arena, at.p_);                           /* [B,N] */
-    float *lse = RT_AT(arena, at.lse);                         /* [B] */
+    float *logsumexp = RT_AT(arena, at.logsumexp);             /* [B] */
     float *d_p_ = RT_AT(arena, at.d_p_);                       /* [B,N] */
     float *work_d_p = RT_AT(arena, at.work_d_p);               /* [64,N] */
     float *d_at = RT_AT(arena, at.d_at);                       /* [B,int_max] */
@@ -453,16 +460,17 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
     float *d_restrict = RT_AT(arena, at.d_restrict);           /* [B,int_max] */
     float *work_d_restrict = RT_AT(arena, at.work_d_restrict); /* [64,int_max] */
 
-    /* 5    undoes 4    names.model:13  d_p[B,N] = where(0 <= label, where(0 <= label, seed_lo... */
-    k5_d_p(d_p_, d_p + P_s_bias, work_d_p, label, p_, lse, (float)s->seed[S_loss], s->add, n.B);
-    /* 6    undoes 3    names.model:12  d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max] */
+    /* 5    undoes 4    names.model:13  d_p, d_s_bias */
+    k5_d_p(d_p_, d_p + P_s_bias, work_d_p, label, p_, logsumexp, (float)s->seed[S_loss], s->add,
+           n.B);
+    /* 6    undoes 3    names.model:12  d_at[B,int_max] = d_p @ s_weight */
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
-    /* 7    undoes 3    names.model:12  d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max] */
+    /* 7    undoes 3    names.model:12  d_s_weight[N,int_max] (+)= d_p' @ at */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
-    /* 8    undoes 2    names.model:11  d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * r... */
+    /* 8    undoes 2    names.model:11  d_restrict, d_restrict_bias */
     k8_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
-    /* 9    undoes 1    names.model:9  d_restrict_weight[int_max,int_max] (+)= d_restrict[B,in... */
+    /* 9    undoes 1    names.model:9  d_restrict_weight */
     k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
 }
 

@@ -185,7 +185,7 @@ static OutputPlan scan_output_plan(Dims n)
  * threads share are made in fixed chunks and added in order (rt.h), so that the number of
  * threads changes no bit. */
 
-/* z[B,T,H] = x[B,T,D] @ first_weight[H,D]' + first_bias  scan.model:23  matmul+add */
+/* z[B,T,H] = x[B,T,D] @ first_weight[H,D]' + first_bias  scan.model:23   matmul+add */
 static void k1_z(float *restrict z, const float *restrict x, const float *restrict first_weight,
                  const float *restrict first_bias, ptrdiff_t B, ptrdiff_t T)
 {
@@ -193,7 +193,7 @@ static void k1_z(float *restrict z, const float *restrict x, const float *restri
     rt_matmul_f32(z, x, first_weight, shape);
 }
 
-/* deep_s[B,H] = 0                                scan.model:12           copy */
+/* deep_s[B,H] = 0                                scan.model:12   copy */
 static void k2_deep_s(float *restrict deep_s, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -201,7 +201,7 @@ static void k2_deep_s(float *restrict deep_s, ptrdiff_t B)
         deep_s[i] = 0.0f;
 }
 
-/* deep_s_2[B,H] = deep_s[B,H]                    scan.model:12           copy */
+/* deep_s_2[B,H] = deep_s[B,H]                    scan.model:12   copy */
 static void k3_deep_s_2(float *restrict deep_s_2, const float *restrict deep_s, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -220,7 +220,7 @@ static void k4_deep_s_a(float *restrict deep_s_a, const float *restrict z,
     rt_matmul_f32(deep_s_a, z, deep_step_wx_weight, shape);
 }
 
-/* deep_s_a[B,H] += deep_s[B,H] @ deep_step_wh_weight[H,H]'  scan.model:8  matmul */
+/* deep_s_a[B,H] += deep_s[B,H] @ deep_step_wh_weight[H,H]'  scan.model:8   matmul */
 static void k5_deep_s_a(float *restrict deep_s_a, const float *restrict deep_s,
                         const float *restrict deep_step_wh_weight, ptrdiff_t B)
 {
@@ -228,7 +228,7 @@ static void k5_deep_s_a(float *restrict deep_s_a, const float *restrict deep_s,
     rt_matmul_f32(deep_s_a, deep_s, deep_step_wh_weight, shape);
 }
 
-/* deep_s[B,H] = tanh(deep_s_a[B,H])              scan.model:8            tanh */
+/* deep_s[B,H] = tanh(deep_s_a)                   scan.model:8   tanh */
 static void k6_deep_s_3(float *restrict deep_s, float *restrict deep_s_3,
                         const float *restrict deep_s_a, ptrdiff_t B)
 {
@@ -240,7 +240,7 @@ static void k6_deep_s_3(float *restrict deep_s, float *restrict deep_s_3,
     }
 }
 
-/* z[B,T,H] = z[B,T,H] + deep_s[T,B,H]            scan.model:17           add */
+/* z[B,T,H] = z[B,T,H] + deep_s[T,B,H]            scan.model:17   add */
 static void k7_z(float *z_next, const float *z, const float *restrict deep_s, ptrdiff_t B,
                  ptrdiff_t T)
 {
@@ -253,7 +253,7 @@ static void k7_z(float *z_next, const float *z, const float *restrict deep_s, pt
         }
 }
 
-/* last_y_a[B,H] = (sum over T of z[B,T,H]) / T   scan.model:25           sum+div */
+/* last_y_a[B,H] = (sum over T of z[B,T,H]) / T   scan.model:25   sum+div */
 static void k8_last_y_a(float *restrict last_y_a, const float *restrict z, ptrdiff_t B,
                         ptrdiff_t T)
 {
@@ -268,7 +268,7 @@ static void k8_last_y_a(float *restrict last_y_a, const float *restrict z, ptrdi
         }
 }
 
-/* guess[B,2] = last_y_a[B,H] @ last_weight[2,H]' + last_bias  scan.model:25  matmul+add */
+/* guess[B,2] = last_y_a[B,H] @ last_weight[2,H]' + last_bias  scan.model:25   matmul+add */
 static void k9_guess(float *restrict guess, const float *restrict last_y_a,
                      const float *restrict last_weight, const float *restrict last_bias,
                      ptrdiff_t B)
@@ -277,7 +277,8 @@ static void k9_guess(float *restrict guess, const float *restrict last_y_a,
     rt_matmul_f32(guess, last_y_a, last_weight, shape);
 }
 
-/* loss_a[B,2] = guess[B,2] - y[B,2]; sum_loss += sum over B,2 of loss_a[B,2]^2
+/* loss_a[B,2] = guess - y
+ * sum_loss += sum over B,2 of loss_a^2
  * scan.model:26   sub+mul+sum */
 static void k10_sum_loss(float *restrict loss_a, double *restrict sum_loss,
                          const float *restrict guess, const float *restrict y, ptrdiff_t B)
@@ -300,7 +301,7 @@ static void k10_sum_loss(float *restrict loss_a, double *restrict sum_loss,
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* sum_loss_b += sum over B,1,H of z[:,T - 1..T,:]^2  scan.model:26  mul+sum */
+/* sum_loss_b += sum over B,1,H of z[:,T - 1..T,:]^2  scan.model:26   mul+sum */
 static void k11_sum_loss_b(double *restrict sum_loss_b, const float *restrict z, ptrdiff_t B,
                            ptrdiff_t T)
 {
@@ -323,8 +324,9 @@ static void k11_sum_loss_b(double *restrict sum_loss_b, const float *restrict z,
     *sum_loss_b += rt_sum_chunks(part_sum_loss_b, chunks);
 }
 
-/* d_guess[B,2] = seed_loss * 2 * loss_a[B,2]; d_last_bias[2] (+)= sum over B of d_guess[B,2]
- * scan.model:26   mul+sum */
+/* d_guess[B,2] = seed_loss * 2 * loss_a
+ * d_last_bias[2] (+)= sum over B of d_guess
+ * scan.model:26   gradient of k10, mul+sum */
 static void k12_d_guess(float *restrict d_guess, float *restrict d_last_bias, float *restrict work,
                         const float *restrict loss_a, float seed_loss, bool add, ptrdiff_t B)
 {
@@ -347,7 +349,7 @@ static void k12_d_guess(float *restrict d_guess, float *restrict d_last_bias, fl
     rt_add_rows_f32(d_last_bias, work, chunks, 2, add);
 }
 
-/* d_last_y_a[B,H] = d_guess[B,2] @ last_weight[2,H]  scan.model:25  matmul */
+/* d_last_y_a[B,H] = d_guess[B,2] @ last_weight[2,H]  scan.model:25   gradient of k9, matmul */
 static void k13_d_last_y_a(float *restrict d_last_y_a, const float *restrict d_guess,
                            const float *restrict last_weight, ptrdiff_t B)
 {
@@ -355,7 +357,7 @@ static void k13_d_last_y_a(float *restrict d_last_y_a, const float *restrict d_g
     rt_matmul_f32(d_last_y_a, d_guess, last_weight, shape);
 }
 
-/* d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H]  scan.model:25  matmul */
+/* d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H]  scan.model:25   gradient of k9, matmul */
 static void k14_d_last_weight(float *restrict d_last_weight, const float *restrict d_guess,
                               const float *restrict last_y_a, bool add, ptrdiff_t B)
 {
@@ -363,7 +365,7 @@ static void k14_d_last_weight(float *restrict d_last_weight, const float *restri
     rt_matmul_f32(d_last_weight, d_guess, last_y_a, shape);
 }
 
-/* d_z_a[B,H] = d_last_y_a[B,H] / T               scan.model:25           div */
+/* d_z_a[B,H] = d_last_y_a[B,H] / T               scan.model:25   gradient of k9, div */
 static void k15_d_z_a(float *d_z_a, const float *d_last_y_a, ptrdiff_t B, ptrdiff_t T)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -372,7 +374,7 @@ static void k15_d_z_a(float *d_z_a, const float *d_last_y_a, ptrdiff_t B, ptrdif
 }
 
 /* d_z[B,T,H] = pad(seed_loss_b * 2 * z[:,T - 1..T,:]) + d_z_a[B,H]
- * scan.model:24   le+mul+where+add */
+ * scan.model:26   gradient of k11, le+mul+where+add */
 static void k16_d_z(float *restrict d_z, const float *restrict z, const float *restrict d_z_a,
                     float seed_loss_b, ptrdiff_t B, ptrdiff_t T)
 {
@@ -388,7 +390,7 @@ static void k16_d_z(float *restrict d_z, const float *restrict z, const float *r
         }
 }
 
-/* d_deep_s[B,H] = 0                              scan.model:13           copy */
+/* d_deep_s[B,H] = 0                              scan.model:13   copy */
 static void k17_d_deep_s(float *restrict d_deep_s, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -396,9 +398,10 @@ static void k17_d_deep_s(float *restrict d_deep_s, ptrdiff_t B)
         d_deep_s[i] = 0.0f;
 }
 
-/* d_deep_step_wh_y[B,H] = (d_deep_s + d_z) * (1 - deep_s_3^2); d_deep_step_wx_bias[H] (+)= sum over
- *     B of d_deep_step_wh_y
- * scan.model:8   add+mul+sub+sum */
+/* d_deep_step_wh_y[B,H] = d_deep_s * (1 - deep_s_3^2)
+ * d_deep_step_wx_bias[H] (+)= sum over B of d_deep_step_wh_y
+ * where d_deep_s = d_deep_s + d_z
+ * scan.model:8   gradient of k6, add+mul+sub+sum */
 static void k18_d_deep_step_wh_y(float *restrict d_deep_step_wh_y,
                                  float *restrict d_deep_step_wx_bias, float *restrict work,
                                  const float *restrict d_deep_s, const float *restrict d_z,
@@ -424,7 +427,8 @@ static void k18_d_deep_step_wh_y(float *restrict d_deep_step_wh_y,
     rt_add_rows_f32(d_deep_step_wx_bias, work, chunks, H, add_later);
 }
 
-/* d_deep_s[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wh_weight[H,H]  scan.model:8  matmul */
+/* d_deep_s[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wh_weight[H,H]
+ * scan.model:8   gradient of k6, matmul */
 static void k19_d_deep_s(float *restrict d_deep_s, const float *restrict d_deep_step_wh_y,
                          const float *restrict deep_step_wh_weight, ptrdiff_t B)
 {
@@ -432,7 +436,8 @@ static void k19_d_deep_s(float *restrict d_deep_s, const float *restrict d_deep_
     rt_matmul_f32(d_deep_s, d_deep_step_wh_y, deep_step_wh_weight, shape);
 }
 
-/* d_deep_step_wh_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @ deep_s_2[B,H]  scan.model:8  matmul */
+/* d_deep_step_wh_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @ deep_s_2[B,H]
+ * scan.model:8   gradient of k6, matmul */
 static void k20_d_deep_step_wh_weight(float *restrict d_deep_step_wh_weight,
                                       const float *restrict d_deep_step_wh_y,
                                       const float *restrict deep_s_2, bool add_later, ptrdiff_t B)
@@ -441,7 +446,8 @@ static void k20_d_deep_step_wh_weight(float *restrict d_deep_step_wh_weight,
     rt_matmul_f32(d_deep_step_wh_weight, d_deep_step_wh_y, deep_s_2, shape);
 }
 
-/* d_deep_xt[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wx_weight[H,H]  scan.model:8  matmul */
+/* d_deep_xt[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wx_weight[H,H]
+ * scan.model:8   gradient of k5, matmul */
 static void k21_d_deep_xt(float *restrict d_deep_xt, const float *restrict d_deep_step_wh_y,
                           const float *restrict deep_step_wx_weight, ptrdiff_t B)
 {
@@ -449,7 +455,8 @@ static void k21_d_deep_xt(float *restrict d_deep_xt, const float *restrict d_dee
     rt_matmul_f32(d_deep_xt, d_deep_step_wh_y, deep_step_wx_weight, shape);
 }
 
-/* d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @ z[B,H]  scan.model:8  matmul */
+/* d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @ z[B,H]
+ * scan.model:8   gradient of k5, matmul */
 static void k22_d_deep_step_wx_weight(float *restrict d_deep_step_wx_weight,
                                       const float *restrict d_deep_step_wh_y,
                                       const float *restrict z, bool add_later, ptrdiff_t B,
@@ -459,7 +466,7 @@ static void k22_d_deep_step_wx_weight(float *restrict d_deep_step_wx_weight,
     rt_matmul_f32(d_deep_step_wx_weight, d_deep_step_wh_y, z, shape);
 }
 
-/* d_z[B,T,H] = d_z[B,T,H] + d_deep_xt[T,B,H]     scan.model:23           add */
+/* d_z[B,T,H] = d_z[B,T,H] + d_deep_xt[T,B,H]     scan.model:23   gradient of k1, add */
 static void k23_d_z(float *restrict d_z, const float *restrict d_deep_xt, ptrdiff_t B, ptrdiff_t T)
 {
     RT_PARALLEL_FOR(2, B*T*H)
@@ -471,7 +478,7 @@ static void k23_d_z(float *restrict d_z, const float *restrict d_deep_xt, ptrdif
         }
 }
 
-/* d_first_bias[H] (+)= sum over B,T of d_z[B,T,H]  scan.model:23  sum */
+/* d_first_bias[H] (+)= sum over B,T of d_z[B,T,H]  scan.model:23   gradient of k1, sum */
 static void k24_d_first_bias(float *restrict d_first_bias, const float *restrict d_z, bool add,
                              ptrdiff_t B, ptrdiff_t T)
 {
@@ -490,7 +497,7 @@ static void k24_d_first_bias(float *restrict d_first_bias, const float *restrict
     }
 }
 
-/* d_first_weight[H,D] (+)= d_z[B,T,H]' @ x[B,T,D]  scan.model:23  matmul */
+/* d_first_weight[H,D] (+)= d_z[B,T,H]' @ x[B,T,D]  scan.model:23   gradient of k1, matmul */
 static void k25_d_first_weight(float *restrict d_first_weight, const float *restrict d_z,
                                const float *restrict x, bool add, ptrdiff_t B, ptrdiff_t T)
 {
@@ -498,7 +505,7 @@ static void k25_d_first_weight(float *restrict d_first_weight, const float *rest
     rt_matmul_f32(d_first_weight, d_z, x, shape);
 }
 
-/* deep_s[B,H] = tanh(deep_s_a[B,H])              scan.model:8            tanh */
+/* deep_s[B,H] = tanh(deep_s_a[B,H])              scan.model:8   tanh */
 static void k26_deep_s(float *restrict deep_s, const float *restrict deep_s_a, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -506,7 +513,7 @@ static void k26_deep_s(float *restrict deep_s, const float *restrict deep_s_a, p
         deep_s[i] = rt_tanh(deep_s_a[i]);
 }
 
-/* z[B,T,H] = z[B,T,H] + deep_s[T,B,H]            scan.model:17           add */
+/* z[B,T,H] = z[B,T,H] + deep_s[T,B,H]            scan.model:17   add */
 static void k27_z(float *restrict z, const float *restrict deep_s, ptrdiff_t B, ptrdiff_t T)
 {
     RT_PARALLEL_FOR(2, B*T*H)
@@ -518,7 +525,7 @@ static void k27_z(float *restrict z, const float *restrict deep_s, ptrdiff_t B, 
         }
 }
 
-/* sum_loss += sum over B,2 of (guess[B,2] - y[B,2])^2  scan.model:26  sub+mul+sum */
+/* sum_loss += sum over B,2 of (guess[B,2] - y[B,2])^2  scan.model:26   sub+mul+sum */
 static void k28_sum_loss(double *restrict sum_loss, const float *restrict guess,
                          const float *restrict y, ptrdiff_t B)
 {
@@ -740,17 +747,17 @@ static void scan_backward_2(const float *p, float *d_p, void *arena, const Plan 
     float *d_deep_xt = (float *)RT_AT(arena, at->d_deep_xt) + it*n.B*H; /* [B,H] */
     float *z = (float *)RT_AT(arena, at->z) + il*n.B*n.T*H + it*H;     /* [T,H] */
 
-    /* 18   undoes 6    scan.model:8  d_deep_step_wh_y[B,H] = (d_deep_s + d_z) * (1 - deep_s_3... */
+    /* 18   undoes 6    scan.model:8  d_deep_step_wh_y[B,H] = d_deep_s * (1 - deep_s_3^2) */
     k18_d_deep_step_wh_y(d_deep_step_wh_y, d_p_deep + P_deep_step_wx_bias, work_d_deep_step_wh_y,
                          d_deep_s, d_z, deep_s_3, s->add || it < n.T - 1, n.B, n.T);
-    /* 19   undoes 6    scan.model:8  d_deep_s[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wh_wei... */
+    /* 19   undoes 6    scan.model:8  d_deep_s[B,H] = d_deep_step_wh_y @ deep_step_wh_weight */
     k19_d_deep_s(d_deep_s, d_deep_step_wh_y, p_deep + P_deep_step_wh_weight, n.B);
-    /* 20   undoes 6    scan.model:8  d_deep_step_wh_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @... */
+    /* 20   undoes 6    scan.model:8  d_deep_step_wh_weight */
     k20_d_deep_step_wh_weight(d_p_deep + P_deep_step_wh_weight, d_deep_step_wh_y, deep_s_2,
                               s->add || it < n.T - 1, n.B);
-    /* 21   undoes 5    scan.model:8  d_deep_xt[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wx_we... */
+    /* 21   undoes 5    scan.model:8  d_deep_xt[B,H] = d_deep_step_wh_y @ deep_step_wx_weight */
     k21_d_deep_xt(d_deep_xt, d_deep_step_wh_y, p_deep + P_deep_step_wx_weight, n.B);
-    /* 22   undoes 5    scan.model:8  d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @... */
+    /* 22   undoes 5    scan.model:8  d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y' @ z */
     k22_d_deep_step_wx_weight(d_p_deep + P_deep_step_wx_weight, d_deep_step_wh_y, z,
                               s->add || it < n.T - 1, n.B, n.T);
 }
@@ -768,7 +775,7 @@ static void pass_backward(const float *p, float *d_p, void *arena, const Plan *a
     /* 18..22  scan.model:13  ys = for xt in x along T { */
     for (ptrdiff_t it = n.T - 1; it >= 0; it--)
         scan_backward_2(p, d_p, arena, at, s, n, il, it);
-    /* 23   undoes 1    scan.model:23  d_z[B,T,H] = d_z[B,T,H] + d_deep_xt[T,B,H] */
+    /* 23   undoes 1    scan.model:23  d_z[B,T,H] = d_z + d_deep_xt */
     k23_d_z(d_z, d_deep_xt, n.B, n.T);
 }
 
@@ -786,23 +793,23 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
     float *z = RT_AT(arena, at.z);                       /* [L + 1,B,T,H] */
     float *d_z = RT_AT(arena, at.d_z);                   /* [B,T,H] */
 
-    /* 12   undoes 10   scan.model:26  d_guess[B,2] = seed_loss * 2 * loss_a[B,2]; d_last_bias... */
+    /* 12   undoes 10   scan.model:26  d_guess[B,2] = seed_loss * 2 * loss_a */
     k12_d_guess(d_guess, d_p + P_last_bias, work_d_guess, loss_a, (float)s->seed[S_loss], s->add,
                 n.B);
-    /* 13   undoes 9    scan.model:25  d_last_y_a[B,H] = d_guess[B,2] @ last_weight[2,H] */
+    /* 13   undoes 9    scan.model:25  d_last_y_a[B,H] = d_guess @ last_weight */
     k13_d_last_y_a(d_last_y_a, d_guess, p + P_last_weight, n.B);
-    /* 14   undoes 9    scan.model:25  d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H] */
+    /* 14   undoes 9    scan.model:25  d_last_weight[2,H] (+)= d_guess' @ last_y_a */
     k14_d_last_weight(d_p + P_last_weight, d_guess, last_y_a, s->add, n.B);
-    /* 15   undoes 9    scan.model:25  d_z_a[B,H] = d_last_y_a[B,H] / T */
+    /* 15   undoes 9    scan.model:25  d_z_a[B,H] = d_last_y_a / T */
     k15_d_z_a(d_z_a, d_last_y_a, n.B, n.T);
-    /* 16   undoes 11   scan.model:26  d_z[B,T,H] = pad(seed_loss_b * 2 * z[:,T - 1..T,:]) + d... */
+    /* 16   undoes 11   scan.model:26  d_z */
     k16_d_z(d_z, z + n.B*n.T*H*L, d_z_a, (float)s->seed[S_loss_b], n.B, n.T);
     /* 17..23  scan.model:24  for i in 0..L { z = deep[i](z) } */
     for (int il = L - 1; il >= 0; il--)
         pass_backward(p, d_p, arena, &at, s, n, il);
-    /* 24   undoes 1    scan.model:23  d_first_bias[H] (+)= sum over B,T of d_z[B,T,H] */
+    /* 24   undoes 1    scan.model:23  d_first_bias[H] (+)= sum over B,T of d_z */
     k24_d_first_bias(d_p + P_first_bias, d_z, s->add, n.B, n.T);
-    /* 25   undoes 1    scan.model:23  d_first_weight[H,D] (+)= d_z[B,T,H]' @ x[B,T,D] */
+    /* 25   undoes 1    scan.model:23  d_first_weight[H,D] (+)= d_z' @ x */
     k25_d_first_weight(d_p + P_first_weight, d_z, x, s->add, n.B, n.T);
 }
 

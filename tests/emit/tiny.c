@@ -87,7 +87,7 @@ static EvalPlan tiny_eval_plan(Dims n)
  * threads share are made in fixed chunks and added in order (rt.h), so that the number of
  * threads changes no bit. */
 
-/* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8            matmul+add */
+/* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8   matmul+add */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
                    const float *restrict b, ptrdiff_t B)
 {
@@ -95,7 +95,9 @@ static void k1_h_a(float *restrict h_a, const float *restrict x, const float *re
     rt_matmul_f32(h_a, x, w, shape);
 }
 
-/* h[B,O] = tanh(h_a); loss_a[B,O] = h - y; sum_loss += sum over B,O of loss_a^2
+/* h[B,O] = tanh(h_a)
+ * loss_a[B,O] = h - y
+ * sum_loss += sum over B,O of loss_a^2
  * tiny.model:8   tanh+sub+mul+sum */
 static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
                  const float *restrict h_a, const float *restrict y, ptrdiff_t B)
@@ -120,7 +122,9 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* d_h_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O] (+)= sum over B of d_h_a
+/* d_h_a[B,O] = d_h * (1 - h^2)
+ * d_b[O] (+)= sum over B of d_h_a
+ * where d_h = seed_loss * 2 * loss_a
  * tiny.model:8   gradient of k2, mul+sub+sum */
 static void k3_d_h_a(float *restrict d_h_a, float *restrict d_b, float *restrict work,
                      const float *restrict loss_a, const float *restrict h, float seed_loss,
@@ -146,7 +150,7 @@ static void k3_d_h_a(float *restrict d_h_a, float *restrict d_b, float *restrict
     rt_add_rows_f32(d_b, work, chunks, O, add);
 }
 
-/* d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O]             tiny.model:8            gradient of k1, matmul */
+/* d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O]             tiny.model:8   gradient of k1, matmul */
 static void k4_d_w(float *restrict d_w, const float *restrict x, const float *restrict d_h_a,
                    bool add, ptrdiff_t B)
 {
@@ -154,7 +158,7 @@ static void k4_d_w(float *restrict d_w, const float *restrict x, const float *re
     rt_matmul_f32(d_w, x, d_h_a, shape);
 }
 
-/* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9  tanh+sub+mul+sum */
+/* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9   tanh+sub+mul+sum */
 static void k5_sum_loss(double *restrict sum_loss, const float *restrict h_a,
                         const float *restrict y, ptrdiff_t B)
 {
@@ -222,9 +226,9 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     float *d_h_a = RT_AT(arena, at.d_h_a);           /* [B,O] */
     float *work_d_h_a = RT_AT(arena, at.work_d_h_a); /* [64,O] */
 
-    /* 3    undoes 2    tiny.model:8  d_h_a[B,O] = seed_loss * 2 * loss_a * (1 - h^2); d_b[O]... */
+    /* 3    undoes 2    tiny.model:8  d_h_a[B,O] = d_h * (1 - h^2) */
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
-    /* 4    undoes 1    tiny.model:8  d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O] */
+    /* 4    undoes 1    tiny.model:8  d_w[D,O] (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
 }
 
