@@ -1,4 +1,4 @@
-/* program.c -- an empty model table.
+/* program.c -- an empty model table, and the sizes it is trained with.
  *
  * In: the context. Out: a Program with its own table of dims, in which everything that has a
  * usual value has it.
@@ -15,4 +15,18 @@ Program *program_new(Context *cx)
     p->train.accumulate = 1;
     p->train.data.split = 1;
     return p;
+}
+
+int64_t *program_training_dims(const Program *p)
+{
+    const int n = dims_count(p->dims);
+    int64_t *values = NEW_ARRAY(p->cx->scratch, int64_t, n + 1);
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        const bool given = s->kind == SYM_CONST || s->value > 0;
+        values[i] = given                  ? s->value
+                    : s->kind == SYM_BATCH ? PROGRAM_USUAL_BATCH
+                                           : PROGRAM_USUAL_DIM;
+    }
+    return values;
 }

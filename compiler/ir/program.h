@@ -157,4 +157,9 @@ struct Program {
 
 Program *program_new(Context *cx);
 
+/* By symbol id, in scratch: what each symbol is worth where a size must be chosen or shown. Consts
+   and the dims of the train block have values; the others are taken as PROGRAM_USUAL_*. */
+int64_t *program_training_dims(const Program *p);
+enum { PROGRAM_USUAL_BATCH = 16, PROGRAM_USUAL_DIM = 16 };
+
 #endif

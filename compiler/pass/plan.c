@@ -15,7 +15,7 @@
 #include "op/op.h"
 #include "pass/kernel.h"
 
-enum { ALIGN = 64, UNSET_DIM = 16 };
+enum { ALIGN = 64 };
 
 typedef struct {
     Buffer *root; /* stands for all that share its place */
@@ -271,16 +271,6 @@ static void link_below(Plan *p)
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-static void training_dims(Plan *p)
-{
-    const int n = dims_count(p->dims);
-    p->values = NEW_ARRAY(p->cx->scratch, int64_t, n + 1);
-    for (int i = 0; i < n; i++) {
-        const Symbol *s = dims_at(p->dims, i);
-        p->values[i] = s->value > 0 || s->kind == SYM_CONST ? s->value : UNSET_DIM;
-    }
-}
-
 static void make_places(Plan *p)
 {
     Routine *r = p->r;
@@ -343,7 +333,7 @@ void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
 {
     Program *program = kp->program;
     Plan p = { .cx = program->cx, .dims = program->dims, .r = r };
-    training_dims(&p);
+    p.values = program_training_dims(program);
     if (reuse)
         find_in_place(&p, &r->steps, NEW_ARRAY(p.cx->scratch, bool, r->buffers.len + 1));
     make_places(&p);
