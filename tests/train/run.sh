@@ -82,6 +82,39 @@ b=$(last train/loss part3/metrics.jsonl)
 if [ -n "$a" ] && awk "BEGIN { d = $a - ${b:-99}; exit !(d < 1e-4 && d > -1e-4) }"; then ok resume-other-split
 else bad resume-other-split "loss $a against ${b:-none}"; fi
 
+# The same masks, not only similar losses: in fp64 parameters, means and mean squares of gradients
+# agree to 1e-12 for every split, after the first step, 25 and 60, and after a resume with another.
+# near NAME STEP A B: of two runs, at a step
+near() {
+    local f far
+    for f in model optimizer; do
+        far=$(python3 "$here/far.py" 1e-12 "$3/step-000000$2/$f.safetensors" "$4/step-000000$2/$f.safetensors" 2>&1) &&
+            echo "$1, step $2: $f: $far" >&2 && continue
+        bad "$1" "$f at step $2: $(echo "$far" | tail -n 1)"; return
+    done
+    ok "$1"
+}
+if ! command -v python3 > /dev/null; then echo "skip same-masks: no python3"
+elif "$GRADCC" --precision=fp64 $small -D rate=0.1 "$root/models/chargpt.model" -o gpt64 >&2 &&
+        "$GRADCC" --precision=fp64 $small "$root/models/chargpt.model" -o dry64 >&2; then
+    exact="--data text.txt --dims T=16 --batch 12 --steps 60 --eval 0 --seed 5"
+    for n in 1 2 3; do
+        ./gpt64 $exact --out "masks$n" --save 25 --accumulate $n > "masks$n.log" 2>&1 || bad same-masks "$(tail -n 1 "masks$n.log")"
+        ./gpt64 $exact --out "first$n" --steps 1 --accumulate $n > "masks$n.log" 2>&1 || bad same-masks "$(tail -n 1 "masks$n.log")"
+    done
+    ./gpt64 $exact --out masks23 --resume masks2/step-00000025 --accumulate 3 > masks23.log 2>&1 || bad same-masks "$(tail -n 1 masks23.log)"
+    for n in 2 3; do
+        near "same-masks-$n-first-step" 01 first1 "first$n"
+        near "same-masks-$n-of-25" 25 masks1 "masks$n"
+        near "same-masks-$n-of-60" 60 masks1 "masks$n"
+    done
+    near same-masks-after-resume 60 masks1 masks23
+    ./dry64 $exact --out dry --steps 1 > dry.log 2>&1          # other masks would be seen
+    far=$(python3 "$here/far.py" 1e-3 first1/step-00000001/optimizer.safetensors dry/step-00000001/optimizer.safetensors 2>&1)
+    if [ $? = 3 ]; then ok masks-matter; else bad masks-matter "$far"; fi
+else bad same-masks "does not compile"
+fi
+
 # ---- interruption ------------------------------------------------------------------------------
 
 ./gpt $common --out interrupted --steps 100000 --save 100000 > interrupted.log 2>&1 &
