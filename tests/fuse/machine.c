@@ -459,7 +459,7 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
     for (int64_t e = 0; e < E; e++)
         own += *cell(m, s, 6, y0 + e) * *cell(m, s, 8, g0 + e);
     for (int64_t j = 0; j < seen; j++) {
-        double w = exp(x[j] - *cell(m, s, 7, r)), d = -own;
+        double w = exp(x[j] - *cell(m, s, 7, r)), d = 0;
         int64_t k0 = head_at(m, &p->k, at[0], at[1], j), v0 = head_at(m, &p->v, at[0], at[1], j);
         int64_t dk0 = head_at(m, &p->d_k, at[0], at[1], j);
         int64_t dv0 = head_at(m, &p->d_v, at[0], at[1], j);
@@ -467,6 +467,7 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
             d += *cell(m, s, 5, v0 + e) * *cell(m, s, 8, g0 + e);
             *cell(m, s, 2, dv0 + e) += w * *cell(m, s, 8, g0 + e);
         }
+        d -= own; /* in this order: 0 where there is one key, as the evaluator has it */
         for (int64_t e = 0; e < D; e++) {
             *cell(m, s, 0, dq0 + e) += scale * w * d * *cell(m, s, 4, k0 + e);
             *cell(m, s, 1, dk0 + e) += scale * w * d * *cell(m, s, 3, q0 + e);
