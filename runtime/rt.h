@@ -20,6 +20,10 @@
 #define RT_SIZE(type, n) ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
 #define RT_AT(arena, at) ((void *)((char *)(arena) + (at)))
 #define RT_UNUSED(x)     ((void)(x))
+static inline float *rt_at_f32(void *arena, size_t at) { return RT_AT(arena, at); }
+static inline double *rt_at_f64(void *arena, size_t at) { return RT_AT(arena, at); }
+static inline int32_t *rt_at_i32(void *arena, size_t at) { return RT_AT(arena, at); }
+static inline bool *rt_at_bool(void *arena, size_t at) { return RT_AT(arena, at); }
 
 enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
 

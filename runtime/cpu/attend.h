@@ -417,3 +417,33 @@ static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const 
         N(backward_item)(&h, &w, one % shares, shares, with_q, with_kv);
     }
 }
+
+/* ---- as rt.h declares them ------------------------------------------------------------------- */
+
+void N(rt_attention)(REAL *y, REAL *lse, const REAL *q, const REAL *k, const REAL *v, RtAttention a)
+{
+    const N(Forward) w = { .q = q, .y = y, .lse = lse, .q_t = a.q.t, .y_t = a.y.t };
+    if (attention_complete(&a))
+        N(attend)(w, k, v, &a, attention_threads(&a));
+}
+
+void N(rt_attention_grad)(REAL *d_q, REAL *d_k, REAL *d_v, const REAL *q, const REAL *k,
+                          const REAL *v, const REAL *y, const REAL *lse, const REAL *d_y,
+                          RtAttention a)
+{
+    if (!attention_complete(&a))
+        return;
+    const N(Backward) w = { .q = q,
+                            .y = y,
+                            .lse = lse,
+                            .d_y = d_y,
+                            .d_q = d_q,
+                            .d_k = d_k,
+                            .d_v = d_v,
+                            .q_t = a.q.t,
+                            .d_q_t = a.d_q.t,
+                            .d_k_t = a.d_k.t,
+                            .d_v_t = a.d_v.t,
+                            .d_y_t = a.d_y.t };
+    N(attend_back)(w, k, v, &a, attention_threads(&a));
+}

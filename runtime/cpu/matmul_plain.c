@@ -31,44 +31,5 @@ void *rt_cpu_room(size_t bytes)
     return workspace.at;
 }
 
-CPU_INLINE ptrdiff_t min_size(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
-CPU_INLINE ptrdiff_t max_size(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
-CPU_INLINE ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
-CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b * b; }
-
-#define REAL  float
-#define V     Vf
-#define LANES LANES_F
-#define N(x)  x##_f32
-#include "cpu/plain.h"
-#undef REAL
-#undef V
-#undef LANES
-#undef N
-
-#define REAL  double
-#define V     Vd
-#define LANES LANES_D
-#define N(x)  x##_f64
-#include "cpu/plain.h"
-#undef REAL
-#undef V
-#undef LANES
-#undef N
-
-void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads)
-{
-    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL)
-        run_small_f32(c, a, b, p);
-    else
-        run_product_f32(c, a, b, p, threads);
-}
-
-void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p,
-                         int threads)
-{
-    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL)
-        run_small_f64(c, a, b, p);
-    else
-        run_product_f64(c, a, b, p, threads);
-}
+#define TEMPLATE "cpu/plain.h"
+#include "cpu/twice.h"

@@ -248,3 +248,11 @@ static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *
         j += live;
     }
 }
+
+void N(rt_matmul_plain)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p, int threads)
+{
+    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL)
+        N(run_small)(c, a, b, p);
+    else
+        N(run_product)(c, a, b, p, threads);
+}

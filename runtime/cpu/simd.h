@@ -45,6 +45,11 @@ typedef int64_t Vl __attribute__((vector_size(VECTOR_BYTES)));
 
 #define CPU_INLINE static inline __attribute__((always_inline))
 
+CPU_INLINE ptrdiff_t min_size(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+CPU_INLINE ptrdiff_t max_size(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+CPU_INLINE ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
+CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b * b; }
+
 CPU_INLINE Vf v_splat_f32(float x) { return x - (Vf){ 0 }; }
 CPU_INLINE Vd v_splat_f64(double x) { return x - (Vd){ 0 }; }
 CPU_INLINE Vf v_load_f32(const float *at) { return *(const VfU *)at; }

@@ -7,18 +7,5 @@
 #include "cpu/cpu.h"
 #include "cpu/simd.h"
 
-#define REAL  float
-#define V     Vf
-#define LANES LANES_F
-#define N(x)  x##_f32
-#include "cpu/tile_real.h"
-#undef REAL
-#undef V
-#undef LANES
-#undef N
-
-#define REAL  double
-#define V     Vd
-#define LANES LANES_D
-#define N(x)  x##_f64
-#include "cpu/tile_real.h"
+#define TEMPLATE "cpu/tile_real.h"
+#include "cpu/twice.h"

@@ -208,23 +208,20 @@ static void update_piece(RtRun *run, RtPiece q, Update u)
 {
     const RtState *state = run->state;
     const ptrdiff_t n = q.to - q.from;
-    const bool sgd = state->opt->train.optimizer == RT_SGD;
+    const size_t at = (size_t)q.from * rt_real_bytes(run->model);
+    void *p = (char *)run->p + at, *m = state->m ? (char *)state->m + at : NULL;
+    void *v = state->v ? (char *)state->v + at : NULL;
+    const void *d = (const char *)run->d_p + at;
+    const bool sgd = state->opt->train.optimizer == RT_SGD, wide = run->model->real == RT_F64;
     u.decay = q.decay ? u.decay : 0;
-    if (run->model->real == RT_F64) {
-        double *p = (double *)run->p + q.from, *m = state->m, *v = state->v;
-        const double *d = (const double *)run->d_p + q.from;
-        if (sgd)
-            sgd_f64(p, m ? m + q.from : NULL, d, n, u);
-        else
-            adam_f64(p, m + q.from, v + q.from, d, n, u);
-    } else {
-        float *p = (float *)run->p + q.from, *m = state->m, *v = state->v;
-        const float *d = (const float *)run->d_p + q.from;
-        if (sgd)
-            sgd_f32(p, m ? m + q.from : NULL, d, n, u);
-        else
-            adam_f32(p, m + q.from, v + q.from, d, n, u);
-    }
+    if (sgd && wide)
+        sgd_f64(p, m, d, n, u);
+    else if (sgd)
+        sgd_f32(p, m, d, n, u);
+    else if (wide)
+        adam_f64(p, m, v, d, n, u);
+    else
+        adam_f32(p, m, v, d, n, u);
 }
 
 static void update_all(RtRun *run, const RtStep *s, bool decoupled)
