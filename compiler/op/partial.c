@@ -107,30 +107,27 @@ static Node *read_unary(Reader *r)
     return ir_unary(r->g, OP_NEG, as_number(r, read_unary(r)), r->span);
 }
 
+/* part, then any of two signs and another part, from left to right. */
+static Node *read_chain(Reader *r, Node *(*read_part)(Reader *), const char *const *sign,
+                        const Op *op)
+{
+    Node *n = read_part(r);
+    for (;;) {
+        const int i = accept(r, sign[0]) ? 0 : accept(r, sign[1]) ? 1 : -1;
+        if (i < 0)
+            return n;
+        n = arithmetic(r, op[i], n, read_part(r));
+    }
+}
+
 static Node *read_product(Reader *r)
 {
-    Node *n = read_unary(r);
-    for (;;) {
-        if (accept(r, "*"))
-            n = arithmetic(r, OP_MUL, n, read_unary(r));
-        else if (accept(r, "/"))
-            n = arithmetic(r, OP_DIV, n, read_unary(r));
-        else
-            return n;
-    }
+    return read_chain(r, read_unary, (const char *[]){ "*", "/" }, (Op[]){ OP_MUL, OP_DIV });
 }
 
 static Node *read_sum(Reader *r)
 {
-    Node *n = read_product(r);
-    for (;;) {
-        if (accept(r, "+"))
-            n = arithmetic(r, OP_ADD, n, read_product(r));
-        else if (accept(r, "-"))
-            n = arithmetic(r, OP_SUB, n, read_product(r));
-        else
-            return n;
-    }
+    return read_chain(r, read_product, (const char *[]){ "+", "-" }, (Op[]){ OP_ADD, OP_SUB });
 }
 
 static Node *read_compare(Reader *r)

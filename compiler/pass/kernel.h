@@ -232,6 +232,8 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse);
 void pass_order(KernelProgram *kp, Routine *r);
 /* plan.c: offsets at the training dims, formulas for all dims. reuse = false: no sharing. */
 void pass_plan(KernelProgram *kp, Routine *r, bool reuse);
+/* order.c: the step of that number, in loops too; NULL if there is none. */
+const Step *steps_find(const Steps *steps, int number);
 /* judge.c: NULL, or why the plan is wrong: two live buffers overlap, a read before any write. */
 const char *plan_judge(KernelProgram *kp, Routine *r);
 Kernel *kernel_copy(Arena *a, const Kernel *k);

@@ -219,13 +219,13 @@ static int step_undone(Order *o, const Step *s)
     return best > 0 ? best : doubtful;
 }
 
-static const Step *step_numbered(const Steps *steps, int number)
+const Step *steps_find(const Steps *steps, int number)
 {
     const Step *found = NULL;
     for (int i = 0; i < steps->len && found == NULL; i++) {
         const Step *s = steps->at[i];
         if (s->kernel == NULL)
-            found = step_numbered(&s->body, number);
+            found = steps_find(&s->body, number);
         else if (s->number == number)
             found = s;
     }
@@ -239,7 +239,7 @@ static void link_undoes(Order *o, Steps *steps)
         if (s->kernel == NULL)
             link_undoes(o, &s->body);
         else if (s->backward && (s->undoes = step_undone(o, s)) > 0)
-            s->span = step_numbered(&o->r->steps, s->undoes)->span;
+            s->span = steps_find(&o->r->steps, s->undoes)->span;
     }
 }
 
