@@ -173,8 +173,9 @@ static void add_product(Pool *p)
 static void add_draw(Pool *p, int number)
 {
     Node *a = any(p);
-    for (int i = 0; i < a->type->rank; i++) /* B - 1 is no number of samples */
-        if (dim_has_kind(a->type->dim[i], SYM_BATCH) && !dim_same(a->type->dim[i], size_b))
+    for (int i = 0, follow = 0; i < a->type->rank; i++) /* what check_draw refuses */
+        if (dim_has_kind(a->type->dim[i], SYM_BATCH)
+            && (follow++ || !dim_per_sample(p->c->program->dims, a->type->dim[i])))
             return;
     const Attr attr = { .stream = intern_printf(p->c->cx, "draw.%d", number) };
     const Type *t = case_type(p->c, DT_F64, a->type->rank, a->type->dim);
