@@ -42,24 +42,23 @@ typedef struct {
     uint32_t w0, w1, w2, w3;
 } RtBlock;
 
-/* The four words of elements 4 block .. 4 block + 3. */
+/* The four words of elements 4 block .. 4 block + 3. Words of 32 bits in 64: so the products of a
+   vectorised loop need no repacking. */
 static inline RtBlock rt_philox_block(RtKey key, uint64_t stream, uint64_t sample, uint64_t block)
 {
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
-    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)sample;
-    uint32_t c2 = (uint32_t)stream ^ key.step;
-    uint32_t c3 = (uint32_t)(stream >> 32) ^ (uint32_t)(sample >> 32) ^ (uint32_t)(block >> 32);
+    uint64_t c0 = (uint32_t)block, c1 = (uint32_t)sample, c2 = (uint32_t)stream ^ key.step;
+    uint64_t c3 = (uint32_t)(stream >> 32) ^ (uint32_t)(sample >> 32) ^ (uint32_t)(block >> 32);
     for (int round = 0; round < 10; round++) {
-        const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        const uint64_t p0 = 0xD2511F53u * c0, p1 = 0xCD9E8D57u * c2;
+        c0 = p1 >> 32 ^ c1 ^ k0;
+        c2 = p0 >> 32 ^ c3 ^ k1;
         c1 = (uint32_t)p1;
         c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (RtBlock){ c0, c1, c2, c3 };
+    return (RtBlock){ (uint32_t)c0, (uint32_t)c1, (uint32_t)c2, (uint32_t)c3 };
 }
 
 static inline uint32_t rt_philox(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
