@@ -196,6 +196,7 @@ static void run_plan(Run *r)
         if (wrong)
             bug("the plan of %s is wrong: %s", list.at[i]->name, wrong);
     }
+    plan_share(r->kernels);
 }
 
 static void run_emit(Run *r)

@@ -9,9 +9,38 @@
 
 static const char how_to_read[] =
     "/* One function per kernel, in the order of first use. (+)= : the first write of an update\n"
-    " * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that\n"
-    " * threads share are made in fixed chunks and added in order (rt.h), so that the number of\n"
-    " * threads changes no bit. */\n\n";
+    " * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that\n"
+    " * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial\n"
+    " * result, and added in order: the number of threads changes no bit (rt.h). */\n\n";
+
+static void mark_kernels(Map *used, const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        if (steps->at[i]->kernel)
+            map_set(used, steps->at[i]->kernel, steps->at[i]->kernel);
+        mark_kernels(used, &steps->at[i]->body);
+    }
+}
+
+/* Kernels of training, forward and backward, then those that only other routines use. */
+static void emit_kernels(Emitter *e)
+{
+    Map *training = map_new(e->cx->scratch);
+    int group = 0;
+    if (e->kp->train)
+        mark_kernels(training, &e->kp->train->steps);
+    for (int i = 0; i < e->kp->kernels.len; i++) {
+        Kernel *k = e->kp->kernels.at[i];
+        const int own = !map_get(training, k) ? 2 : k->backward;
+        if (own == 1 && group == 0)
+            text_put(e->out, "/* ---- of the backward pass ---- */\n\n");
+        if (own == 2 && group < 2)
+            text_put(e->out, "/* ---- of evaluation and outputs: nothing is kept for a backward "
+                             "pass ---- */\n\n");
+        group = own > group ? own : group;
+        c_kernel(e, k);
+    }
+}
 
 static void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
 {
@@ -23,8 +52,7 @@ static void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
     c_memory(&e);
     emit_banner(&e, 4, "kernels");
     text_put(out, how_to_read);
-    for (int i = 0; i < kp->kernels.len; i++)
-        c_kernel(&e, kp->kernels.at[i]);
+    emit_kernels(&e);
     c_forward(&e);
     c_backward(&e);
     c_step(&e);
@@ -59,6 +87,7 @@ static Buffer *work_buffer(KernelProgram *kp, Routine *r, const Kernel *k)
     b->id = r->buffers.len;
     b->kind = BUF_ARENA;
     b->name = intern_printf(cx, "work_%s", k->name);
+    b->partials = count_columns(k);
     b->dtype = k->args.at[k->args.len - 1].dtype;
     b->type = type_of(ds, b->dtype, 2, dim);
     for (int i = 0; i < r->buffers.len; i++) {

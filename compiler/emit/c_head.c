@@ -65,6 +65,7 @@ void c_name_all(Emitter *e)
     for (int i = 0; i < p->outputs.len; i++)
         e->output[i] = names_take(e, tensors, p->outputs.at[i].name);
     e->kernel_name = map_new(a);
+    e->loops = map_new(a);
     c_link_kernels(e);
     e->call_dims = map_new(a);
     e->field = map_new(a);
@@ -144,30 +145,40 @@ static bool is_stride(const Emitter *e, const Symbol *s)
 
 static const char *note_of(Emitter *e, const Symbol *s)
 {
-    const char *where = s->span.file ? source_where(e->cx, s->span) : "";
-    if (s->note == NULL)
-        return where;
-    return emit_format(e, "%-24s %s", emit_comment(e, s->note, 40), where);
+    if (s->note)
+        return emit_comment(e, s->note, 40);
+    return s->kind == SYM_BATCH ? "samples in a micro-step" : "";
+}
+
+static bool is_shown(const Emitter *e, const Symbol *s, bool constants)
+{
+    return (s->kind == SYM_CONST) == constants && s->kind != SYM_FRESH && !is_stride(e, s);
 }
 
 static void write_symbols(Emitter *e, bool constants)
 {
     Text lines = text_new(e->cx->scratch);
-    text_add(&lines, constants ? "enum {\t/* fixed when the model was compiled */\n"
-                               : "typedef struct {\t/* known when the program starts */\n");
+    size_t width = 0;
     bool any = false;
     for (int i = 0; i < dims_count(e->p->dims); i++) {
         const Symbol *s = dims_at(e->p->dims, i);
-        if ((s->kind == SYM_CONST) != constants || s->kind == SYM_FRESH || is_stride(e, s))
+        const size_t len = strlen(note_of(e, s));
+        width = is_shown(e, s, constants) && len > width ? len : width;
+    }
+    text_add(&lines, constants ? "enum {\t/* fixed when the model was compiled */\n"
+                               : "typedef struct {\t/* known when the program starts */\n");
+    for (int i = 0; i < dims_count(e->p->dims); i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        if (!is_shown(e, s, constants))
             continue;
         any = true;
         if (constants)
             text_add(&lines, "    %s = %lld,", e->symbol[i], (long long)s->value);
         else
             text_add(&lines, "    ptrdiff_t %s;", e->symbol[i]);
-        const char *note = note_of(e, s);
-        text_add(&lines, note[0] ? "\t/* %s%s */\n" : "\n",
-                 !constants && s->kind == SYM_BATCH ? "samples in a micro-step  " : "", note);
+        const char *where = s->span.file ? source_where(e->cx, s->span) : "";
+        text_add(&lines, width || where[0] ? "\t/* %-*s%s%s */\n" : "\n", (int)width, note_of(e, s),
+                 width ? "  " : "", where);
     }
     if (!any && constants)
         return;

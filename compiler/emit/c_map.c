@@ -235,7 +235,9 @@ static const char *partial_rows(MapWriter *m, int n)
 {
     const char *work = m->w->arg[m->k->args.len - 1];
     const char *size = dim_c_factor(&m->w->dims, m->k->axis[m->n_outer]);
-    return n == 0 ? work : emit_format(m->e, "%s + %d*RT_CHUNKS*%s", work, n, size);
+    return n == 0   ? work
+           : n == 1 ? emit_format(m->e, "%s + RT_CHUNKS*%s", work, size)
+                    : emit_format(m->e, "%s + %d*RT_CHUNKS*%s", work, n, size);
 }
 
 static const char *suffix_of(DType t) { return t == DT_F64 ? "f64" : "f32"; }

@@ -8,10 +8,17 @@
 
 #include <string.h>
 
+static const char how_to_read[] =
+    "/* One arena holds what steps hand on. Values that do not live at the same time share a\n"
+    " * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE\n"
+    " * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are\n"
+    " * partial sums, a row per range of rows (section 4). */\n\n";
+
 static bool is_train(const Routine *r) { return strcmp(r->name, "train") == 0; }
 
 const char *routine_plan_type(Emitter *e, const Routine *r)
 {
+    r = r->shares ? r->shares : r;
     if (is_train(r))
         return "Plan";
     char *type = arena_printf(e->cx->scratch, "%sPlan", r->name);
@@ -21,6 +28,7 @@ const char *routine_plan_type(Emitter *e, const Routine *r)
 
 const char *routine_plan_function(Emitter *e, const Routine *r)
 {
+    r = r->shares ? r->shares : r;
     return emit_format(e, is_train(r) ? "%s_plan" : "%s_%s_plan", e->model, r->name);
 }
 
@@ -32,6 +40,19 @@ bool routine_has_arena(const Routine *r)
         if (is_placed(r->buffers.at[i]))
             return true;
     return false;
+}
+
+/* "RT_CHUNKS", "4*RT_CHUNKS": rows of a buffer of partial sums. */
+static const char *chunk_rows(Emitter *e, const Buffer *b)
+{
+    return b->partials == 1 ? "RT_CHUNKS" : emit_format(e, "%d*RT_CHUNKS", b->partials);
+}
+
+const char *c_buffer_shape(Emitter *e, const Buffer *b)
+{
+    if (!b->partials)
+        return emit_comment(e, emit_shape(e, b->type), 40);
+    return emit_format(e, "[%s,%s]", chunk_rows(e, b), dim_text(e->cx, b->type->dim[1]));
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -96,7 +117,7 @@ static void write_table(Emitter *e, const Routine *r)
     size_t name = 6, shape = 5;
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
-        const size_t a = strlen(b->name), s = strlen(emit_shape(e, b->type));
+        const size_t a = strlen(b->name), s = strlen(c_buffer_shape(e, b));
         name = is_placed(b) && a > name ? a : name;
         shape = is_placed(b) && s > shape ? s : shape;
     }
@@ -118,7 +139,7 @@ static void write_table(Emitter *e, const Routine *r)
             continue;
         Text t = text_new(e->cx->scratch);
         text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d", (int)name, b->name, (int)shape,
-                 emit_comment(e, emit_shape(e, b->type), shape), dtype_name(b->dtype),
+                 emit_comment(e, c_buffer_shape(e, b), shape), dtype_name(b->dtype),
                  (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last]);
         text_add(e->out, " *   %s", emit_comment(e, t.at, COLUMNS - 5));
         const char *shares = shares_with(e, r, b);
@@ -134,11 +155,17 @@ static void write_table(Emitter *e, const Routine *r)
 
 static const char *size_of(Emitter *e, DimScope *s, const Buffer *b)
 {
+    if (b->partials)
+        return emit_format(e, "RT_SIZE(%s, %s*%s)", c_type(e, b->dtype), chunk_rows(e, b),
+                           dim_c_factor(s, b->type->dim[1]));
     return emit_format(e, "RT_SIZE(%s, %s)", c_type(e, b->dtype),
                        dim_c(s, type_elems(e->p->dims, b->type)));
 }
 
-static const char *field(Emitter *e, const Buffer *b) { return map_get(e->field, b); }
+const char *plan_field(Emitter *e, const Buffer *b)
+{
+    return map_get(e->field, b->twin ? b->twin : b);
+}
 
 static void name_fields(Emitter *e, const Routine *r)
 {
@@ -156,7 +183,7 @@ static void write_struct(Emitter *e, const Routine *r)
     text_put(&fields, "typedef struct { size_t");
     for (int i = 0; i < r->buffers.len; i++)
         if (is_placed(r->buffers.at[i]))
-            text_add(&fields, " %s,", field(e, r->buffers.at[i]));
+            text_add(&fields, " %s,", plan_field(e, r->buffers.at[i]));
     text_add(&fields, " bytes; } %s;", routine_plan_type(e, r));
     emit_statement(e->out, 0, fields.at);
     text_put(e->out, "\n");
@@ -198,16 +225,16 @@ static void write_assignment(Emitter *e, const char *name, const char *old, cons
 
 static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
 {
-    const char *name = field(e, b);
+    const char *name = plan_field(e, b);
     if (b->over) {
-        text_add(e->out, "    at.%-*s = at.%s;\n", (int)width, name, field(e, b->over));
+        text_add(e->out, "    at.%-*s = at.%s;\n", (int)width, name, plan_field(e, b->over));
         return;
     }
     if (b->below.len == 0)
         text_add(e->out, "    at.%-*s = 0;\n", (int)width, name);
     for (int i = 0; i < b->below.len; i++) {
         const Buffer *y = root_of(b->below.at[i]);
-        write_assignment(e, name, i == 0 ? NULL : name, field(e, y), size_of(e, s, y), width);
+        write_assignment(e, name, i == 0 ? NULL : name, plan_field(e, y), size_of(e, s, y), width);
     }
 }
 
@@ -223,7 +250,8 @@ static void write_end(Emitter *e, DimScope *s, const Routine *r, size_t width)
         const Buffer *b = r->buffers.at[i];
         if (!is_placed(b) || b->over || covered[b->id])
             continue;
-        write_assignment(e, "bytes", first ? NULL : "bytes", field(e, b), size_of(e, s, b), width);
+        write_assignment(e, "bytes", first ? NULL : "bytes", plan_field(e, b), size_of(e, s, b),
+                         width);
         first = false;
     }
 }
@@ -238,7 +266,7 @@ static void write_plan(Emitter *e, const Routine *r)
     int n = 0;
     for (int i = 0; i < r->buffers.len; i++)
         if (is_placed(r->buffers.at[i])) {
-            const size_t len = strlen(field(e, r->buffers.at[i]));
+            const size_t len = strlen(plan_field(e, r->buffers.at[i]));
             place_in_order(e, r->buffers.at[i], done, order, &n);
             width = len > width ? len : width;
         }
@@ -263,8 +291,13 @@ void c_memory(Emitter *e)
     for (int i = 0; i < 4; i++) {
         if (routine[i] == NULL || !routine_has_arena(routine[i]))
             continue;
-        text_put(e->out, any ? "\n" : "");
+        text_put(e->out, any ? "\n" : how_to_read);
         any = true;
+        if (routine[i]->shares) {
+            text_put(e->out, "/* The outputs are some of the steps of an evaluation, in its "
+                             "places. */\n");
+            continue;
+        }
         name_fields(e, routine[i]);
         write_table(e, routine[i]);
         text_put(e->out, "\n");

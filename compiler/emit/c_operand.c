@@ -71,9 +71,11 @@ static void declare_arena(Function *f, const Operands *all, const Operand *o)
 {
     Emitter *e = f->e;
     const Buffer *b = o->buffer;
-    const char *name = names_take(e, f->names, b->name), *type = c_type(e, b->dtype);
-    const char *at = emit_format(e, "RT_AT(arena, at%s%s)", f->depth ? "->" : ".",
-                                 (const char *)map_get(e->field, b));
+    const char *name = names_take(e, f->names, (b->twin ? b->twin : b)->name),
+               *type = c_type(e, b->dtype);
+    const char *at = emit_format(e, "rt_at_%s(arena, at%s%s)",
+                                 b->dtype == DT_BOOL ? "bool" : dtype_name(b->dtype),
+                                 f->depth ? "->" : ".", plan_field(e, b));
     Text moved = text_new(e->cx->scratch);
     f->head->arena = true;
     map_set(f->local, b, (void *)(uintptr_t)name);
@@ -81,9 +83,9 @@ static void declare_arena(Function *f, const Operands *all, const Operand *o)
         add_strides(f, &moved, o);
     else
         map_set(f->moving, b, (void *)(uintptr_t)b);
-    text_add(&f->pointers, moved.len ? "    %s *%s = (%s *)" : "    %s *%s = ", type, name, type);
-    text_add(&f->pointers, "%s%s;\t/* %s */\n", at, moved.at,
-             emit_comment(e, emit_shape(e, moved.len ? operand_type(f, o) : b->type), 40));
+    text_add(&f->pointers, "    %s *%s = %s%s;\t/* %s */\n", type, name, at, moved.at,
+             moved.len ? emit_comment(e, emit_shape(e, operand_type(f, o)), 40)
+                       : c_buffer_shape(e, b));
 }
 
 /* ---- parameters and gradients -------------------------------------------------------------- */

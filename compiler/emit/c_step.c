@@ -165,17 +165,34 @@ static void trace_step(Function *f, const Step *s)
     }
 }
 
-/* "3    tiny.model:8  h = tanh(x @ w + b)", backward "9    undoes 3  tiny.model:8  d_w = ..." */
-static const char *step_comment(Function *f, const Step *s)
+/* The text of a line without the comment behind it. */
+static const char *source_line_of(Emitter *e, Span at)
+{
+    const char *line = source_text_line(e->cx, at);
+    bool quoted = false;
+    size_t len = 0;
+    while (line[len] && (quoted || line[len] != '#'))
+        quoted ^= line[len++] == '"';
+    while (len > 0 && line[len - 1] == ' ')
+        len--;
+    return emit_format(e, "%.*s", (int)len, line);
+}
+
+/* The line of the model, or the step's own equation: backward, and where the step before has that
+   line already. "3    tiny.model:8  h = tanh(x)", "9    undoes 3  tiny.model:8  d_x = ..." */
+static const char *step_comment(Function *f, const Step *s, const Step *before)
 {
     Emitter *e = f->e;
-    const char *text = s->span.file ? source_text_line(e->cx, s->span) : "";
+    const bool same = before && before->kernel && before->span.file && s->span.file
+                      && strcmp(source_where(e->cx, before->span), source_where(e->cx, s->span))
+                             == 0;
+    const char *text = s->span.file ? source_line_of(e, s->span) : "";
     Text t = text_new(e->cx->scratch);
     text_add(&t, "%-4d ", s->number);
     if (s->undoes)
         text_add(&t, "undoes %-4d ", s->undoes);
     text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
-             s->backward ? s->kernel->brief : text);
+             s->backward || same ? s->kernel->brief : text);
     return emit_comment(e, t.at, COLUMNS - 10);
 }
 
@@ -194,17 +211,69 @@ static const char *loop_variable(Function *f, const Loop *loop)
     return names_take_exact(f->e, f->names, var);
 }
 
-static void numbers_in(const Steps *steps, int *first, int *last)
+typedef struct {
+    int first, last;
+} Numbers;
+
+static void number_in(Numbers *n, int number)
+{
+    n->first = n->first == 0 || (number && number < n->first) ? number : n->first;
+    n->last = number > n->last ? number : n->last;
+}
+
+static void numbers_in(const Steps *steps, Numbers *own, Numbers *undone)
 {
     for (int i = 0; i < steps->len; i++) {
         const Step *s = steps->at[i];
-        if (s->kernel == NULL) {
-            numbers_in(&s->body, first, last);
-        } else {
-            *first = *first == 0 || s->number < *first ? s->number : *first;
-            *last = s->number > *last ? s->number : *last;
+        if (s->kernel) {
+            number_in(own, s->number);
+            number_in(undone, s->undoes);
         }
+        numbers_in(&s->body, own, undone);
     }
+}
+
+/* "2..10  chargpt.model:39  for i in 0..L { x = h[i](x) }" */
+static const char *loop_comment(Function *f, const Step *s)
+{
+    Emitter *e = f->e;
+    Numbers own = { 0 }, undone = { 0 };
+    Text t = text_new(e->cx->scratch);
+    numbers_in(&s->body, &own, &undone);
+    text_add(&t, "%d..%d  ", own.first, own.last);
+    if (s->backward && undone.first)
+        text_add(&t, "undoes %d..%d  ", undone.first, undone.last);
+    text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
+             s->span.file ? source_line_of(e, s->span) : "");
+    return emit_comment(e, t.at, COLUMNS - 10);
+}
+
+/* Names of the buffers that a repetition reads before it writes them: what it got from the one
+   before and hands on. */
+static const char *names_carried(Function *f, const Step *loop)
+{
+    Emitter *e = f->e;
+    Text t = text_new(e->cx->scratch);
+    Map *first = map_new(e->cx->scratch); /* Buffer -> the word for its first access */
+    for (int i = 0; i < loop->body.len; i++) {
+        const Step *s = loop->body.at[i];
+        for (int pass = 0; s->kernel && pass < 2; pass++)
+            for (int a = 0; a < s->kernel->args.len; a++) {
+                const KernelArg *arg = &s->kernel->args.at[a];
+                const Operand *o = &s->operands[a];
+                const char *was = map_get(first, o->buffer);
+                if (o->buffer->kind != BUF_ARENA || o->loop_stride[loop->depth]
+                    || (pass == 0 ? !arg->read : !arg->written))
+                    continue;
+                if (!was)
+                    map_set(first, o->buffer, (void *)(uintptr_t)(pass == 0 ? "read" : "written"));
+                else if (pass == 1 && strcmp(was, "read") == 0) {
+                    text_add(&t, "%s%s", t.len ? ", " : "", o->buffer->name);
+                    map_set(first, o->buffer, (void *)(uintptr_t) "told");
+                }
+            }
+    }
+    return t.at;
 }
 
 static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitter *e)
@@ -247,31 +316,49 @@ static const char *loop_call(Function *f, const Step *s, const char *name, const
     return t.at;
 }
 
-static void write_loop(Function *f, const Step *s)
+/* A loop's function, for an equal loop of another routine. */
+typedef struct {
+    const char *name;
+    FunctionHead *head;
+} LoopFunction;
+
+/* The function of one repetition, written unless an equal loop has it. */
+static const LoopFunction *loop_function(Function *f, const Step *s, const char *var)
 {
     Emitter *e = f->e;
     Arena *a = e->cx->scratch;
+    LoopFunction *own = s->twin ? map_get(e->loops, s->twin) : NULL;
+    if (own)
+        return own;
     Function in = { .e = e, .r = f->r, .part = f->part, .depth = f->depth + 1 };
     const char *layer = s->loop->name ? s->loop->name : "loop";
-    const char *name = names_take(e, e->file, arena_printf(a, "%s_%s", layer, f->part));
-    const char *var = loop_variable(f, s->loop);
-    int first = 0, last = 0;
-    if (in.depth > DEPTH_MAX)
-        bug("loops nest deeper than %d", DEPTH_MAX);
+    own = NEW(a, LoopFunction);
+    own->name = names_take(e, e->file, arena_printf(a, "%s_%s", layer, f->part));
     memcpy(in.loop, f->loop, sizeof in.loop);
     memcpy(in.var, f->var, sizeof in.var);
     in.loop[f->depth] = s->loop;
     in.var[f->depth] = var;
-    write_function(&in, name, &s->body, s->backward,
-                   arena_printf(a, "one repetition of %s, %s",
-                                s->loop->stack ? s->loop->stack : layer, f->part));
-    merge_heads(f->head, in.head, e);
-    numbers_in(&s->body, &first, &last);
-    const char *text = s->span.file ? emit_comment(e, source_text_line(e->cx, s->span), 60) : "";
+    const char *carried = names_carried(f, s);
+    write_function(&in, own->name, &s->body, s->backward,
+                   arena_printf(a, "one repetition of %s, %s%s%s",
+                                s->loop->stack ? s->loop->stack : layer, f->part,
+                                carried[0] ? ": goes on with " : "", carried));
+    own->head = in.head;
+    map_set(e->loops, s, own);
+    return own;
+}
+
+static void write_loop(Function *f, const Step *s)
+{
+    Emitter *e = f->e;
+    Arena *a = e->cx->scratch;
+    const char *var = loop_variable(f, s->loop);
+    if (f->depth == DEPTH_MAX)
+        bug("loops nest deeper than %d", DEPTH_MAX);
+    const LoopFunction *function = loop_function(f, s, var);
+    merge_heads(f->head, function->head, e);
     vec_push(a, &f->rows,
-             ((Row){ loop_call(f, s, name, var, in.head),
-                     arena_printf(a, "%d..%d  %s  %s", first, last,
-                                  s->span.file ? source_where(e->cx, s->span) : "", text) }));
+             ((Row){ loop_call(f, s, function->name, var, function->head), loop_comment(f, s) }));
 }
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -352,7 +439,9 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
         if (s->kernel == NULL)
             write_loop(f, s);
         else
-            vec_push(a, &f->rows, ((Row){ call_text(f, s), step_comment(f, s) }));
+            vec_push(
+                a, &f->rows,
+                ((Row){ call_text(f, s), step_comment(f, s, i > 0 ? steps->at[i - 1] : NULL) }));
         if (s->kernel && e->opt->trace)
             trace_step(f, s);
     }
@@ -451,6 +540,11 @@ void c_forward(Emitter *e)
 void c_backward(Emitter *e)
 {
     emit_banner(e, 6, "backward: each step undoes a step of section 5");
+    text_put(
+        e->out,
+        "/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count\n"
+        " * of the whole update, over all micro-steps and ranks. A parameter that is used twice\n"
+        " * gets its second gradient by += . */\n\n");
     if (has_steps(e->kp->train, true))
         write_part(e, e->kp->train, "backward", true,
                    "gradients: the first write of an update replaces, later ones add");

@@ -35,6 +35,7 @@ typedef struct {
     Map *kernel_undone; /* backward Kernel -> the forward kernel of the step it undoes first */
     Map *field;         /* arena Buffer -> its name in the plan struct */
     Map *call_dims;     /* Kernel -> KernelHead */
+    Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
 } Emitter;
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
@@ -135,6 +136,8 @@ void c_table(Emitter *e); /* c_table.c: section 8 */
 const char *routine_plan_type(Emitter *e, const Routine *r);
 const char *routine_plan_function(Emitter *e, const Routine *r);
 bool routine_has_arena(const Routine *r);
+const char *plan_field(Emitter *e, const Buffer *b);     /* its name in the plan struct */
+const char *c_buffer_shape(Emitter *e, const Buffer *b); /* "[B,T,C]", "[RT_CHUNKS,4*C]" */
 
 /* Which values of a step a function needs. */
 typedef struct {

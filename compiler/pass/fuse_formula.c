@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 90, DEEP = 12, LINES_MAX = 14, SHORT = 58 };
+enum { WIDTH = 90, DEEP = 12, LINES_MAX = 14, BRIEF = 66, BRIEF_BACKWARD = 54 };
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
@@ -29,6 +29,7 @@ typedef struct {
     const Node *top; /* being defined */
     bool shapes;     /* types after names */
     bool names;      /* the model's names stand for values on the way; else these are written out */
+    bool brief;      /* no shapes at all */
     int left;        /* nodes */
     VEC(Where) where;
 } Writer;
@@ -270,10 +271,11 @@ static void write_node(Writer *w, Text *t, Node *n, int outer)
 
 /* ---- formulas ------------------------------------------------------------------------------- */
 
+/* "d_w[V,C] (+)= "; the shape is there with all forms but the brief one. */
 static void write_left(Writer *w, Text *t, const Buffer *b, const Type *type, AddKind add)
 {
     const bool shapes = w->shapes;
-    w->shapes = true;
+    w->shapes = !w->brief;
     text_put(t, b->name);
     write_shape(w, t, type);
     w->shapes = shapes;
@@ -515,24 +517,37 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
     text_put(t, n->attr.causal ? ", causal)" : ")");
 }
 
-/* "d_x = d_y @ w'": one short line for the list of steps. */
+/* "d_x = d_y @ w'": one short line for the list of steps; what is written, where that is long. */
 static const char *write_brief(Scope *s, Unit *u, const Kernel *k, const Operand *operands)
 {
-    Writer w = { .s = s, .u = u, .names = true };
+    Writer w = { .s = s, .u = u, .names = true, .brief = true };
     Text t = text_new(s->f->cx->arena);
-    if (u->kind == UNIT_MAP) {
-        write_equation(&w, &t, u, formula_main_effect(s, u));
-    } else if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD) {
+    const int main = u->kind == UNIT_MAP ? formula_main_effect(s, u) : 0;
+    const int main_arg = u->kind == UNIT_MAP ? k->effects.at[main].access.arg : 0;
+    if (u->kind == UNIT_MAP)
+        write_equation(&w, &t, u, main);
+    else if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
         write_attention(&w, &t, u, operands);
-    } else {
+    else
         write_product(&w, &t, u, k, operands);
-    }
-    if (t.len <= SHORT || k->args.len == 0)
+    const size_t room = u->backward ? BRIEF_BACKWARD : BRIEF;
+    if (t.len <= room)
         return t.at;
+    if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
+        return arena_printf(s->f->cx->arena, "%.*s", (int)strcspn(t.at, "=") - 1, t.at);
     t = text_new(s->f->cx->arena);
-    for (int i = 0; i < k->args.len; i++)
-        if (k->args.at[i].written && t.len < SHORT)
-            text_add(&t, "%s%s", t.len ? ", " : "", operands[i].buffer->name);
+    text_put(&t, operands[main_arg].buffer->name);
+    int more = 0;
+    for (int i = 0; i < k->args.len; i++) {
+        if (i == main_arg || !k->args.at[i].written)
+            continue;
+        if (more == 0 && t.len + strlen(operands[i].buffer->name) + 12 <= room)
+            text_add(&t, ", %s", operands[i].buffer->name);
+        else
+            more++;
+    }
+    if (more)
+        text_add(&t, ", %d more", more);
     return t.at;
 }
 

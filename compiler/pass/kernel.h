@@ -39,6 +39,8 @@ struct Buffer {
     VEC(Buffer *) below;   /* offset = max of their ends; 0 if none */
     int64_t offset, bytes; /* at the training dims */
     int line;              /* in the memory map */
+    Buffer *twin;          /* plan_share.c: whose place in another routine it takes, or NULL */
+    int partials;          /* rows of partial sums: RT_CHUNKS times this; 0: an ordinary buffer */
 };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
@@ -205,18 +207,21 @@ struct Step {
     int position;     /* order.c: in execution order */
     int undoes;       /* backward: number of the forward step, 0 = none */
     const Node *node; /* the main value it computes */
+    Step *twin;       /* plan_share.c: a loop's equal in another routine, or NULL */
     Span span;
     bool backward;
 };
 
-typedef struct {
+typedef struct Routine Routine;
+struct Routine {
     Graph *graph;
     const char *name; /* "train", "eval", "count", "output" */
     VEC(Buffer *) buffers;
     Steps steps;                     /* all, in order; backward ones last */
     int64_t arena_bytes, live_bytes; /* at the training dims: planned, and the bound */
     int peak_step;
-} Routine;
+    Routine *shares; /* plan_share.c: whose plan it uses, or NULL */
+};
 
 typedef struct {
     Program *program;
@@ -232,6 +237,8 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse);
 void pass_order(KernelProgram *kp, Routine *r);
 /* plan.c: offsets at the training dims, formulas for all dims. reuse = false: no sharing. */
 void pass_plan(KernelProgram *kp, Routine *r, bool reuse);
+/* plan_share.c: the outputs take the places of an evaluation, if they are some of its steps. */
+void plan_share(KernelProgram *kp);
 /* order.c: the step of that number, in loops too; NULL if there is none. */
 const Step *steps_find(const Steps *steps, int number);
 /* judge.c: NULL, or why the plan is wrong: two live buffers overlap, a read before any write. */

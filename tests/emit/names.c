@@ -18,7 +18,7 @@ enum {                                  /* fixed when the model was compiled */
 
 typedef struct {                        /* known when the program starts */
     ptrdiff_t B;                        /* samples in a micro-step  names.model:3 */
-    ptrdiff_t row_;                     /* names.model:4 */
+    ptrdiff_t row_;                     /*                          names.model:4 */
 } Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
@@ -45,23 +45,29 @@ static const RtParam double__params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
+/* One arena holds what steps hand on. Values that do not live at the same time share a
+ * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
+ * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
+ * partial sums, a row per range of rows (section 4). */
+
 /* The arena of a training step: 1.7 KiB at B = 16, row = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer           shape         type      offset       bytes  written  last read
- *   restrict         [B,int_max]   f32          768         192        1          2
- *   k1_a             [B,int_max]   f32          768         192        2          8
+ *   buffer           shape                type      offset       bytes  written  last read
+ *   restrict         [B,int_max]          f32          768         192        1          2
+ *   k1_a             [B,int_max]          f32          768         192        2          8
  *       in place of restrict
- *   rt_exp_a         [B,int_max]   f32          960         192        2          8
- *   rt_exp           [B,int_max]   f32         1152         192        2          8
- *   at               [B,int_max]   f32          512         192        2          7
- *   p                [B,N]         f32         1344         128        3          5
- *   logsumexp        [B]           f32          704          64        4          5
- *   d_p              [B,N]         f32         1536         128        5          7
- *   d_at             [B,int_max]   f32         1344         192        6          8  over p
- *   d_restrict       [B,int_max]   f32         1536         192        8          9  over d_p
- *   work_d_p         [64,N]        f32            0         512        5          5
- *   work_d_restrict  [64,int_max]  f32            0         768        8          8
+ *   rt_exp_a         [B,int_max]          f32          960         192        2          8
+ *   rt_exp           [B,int_max]          f32         1152         192        2          8
+ *   at               [B,int_max]          f32          512         192        2          7
+ *   p                [B,N]                f32         1344         128        3          5
+ *   logsumexp        [B]                  f32          704          64        4          5
+ *   d_p              [B,N]                f32         1536         128        5          7
+ *   d_at             [B,int_max]          f32         1344         192        6          8  over p
+ *   d_restrict       [B,int_max]          f32         1536         192        8          9
+ *       over d_p
+ *   work_d_p         [RT_CHUNKS,N]        f32            0         512        5          5
+ *   work_d_restrict  [RT_CHUNKS,int_max]  f32            0         768        8          8
  *       over at, logsumexp, ...
  */
 
@@ -72,11 +78,12 @@ static Plan double__plan(Dims n)
 {
     Plan at;
     at.work_d_p        = 0;
-    at.at_             = at.work_d_p + RT_SIZE(float, 64*N);
+    at.at_             = at.work_d_p + RT_SIZE(float, RT_CHUNKS*N);
     at.logsumexp       = at.at_ + RT_SIZE(float, n.B*int_max);
     at.work_d_restrict = 0;
     at.restrict_       = at.logsumexp + RT_SIZE(float, n.B);
-    at.restrict_       = rt_above(at.restrict_, at.work_d_restrict + RT_SIZE(float, 64*int_max));
+    at.restrict_       = rt_above(at.restrict_,
+                                  at.work_d_restrict + RT_SIZE(float, RT_CHUNKS*int_max));
     at.k1_a_           = at.restrict_;
     at.rt_exp_a_       = at.restrict_ + RT_SIZE(float, n.B*int_max);
     at.rt_exp_         = at.rt_exp_a_ + RT_SIZE(float, n.B*int_max);
@@ -111,31 +118,14 @@ static EvalPlan double__eval_plan(Dims n)
     return at;
 }
 
-/* The arena of the outputs: 192 B at B = 16, row = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
- *
- *   buffer    shape        type      offset       bytes  written  last read
- *   restrict  [B,int_max]  f32            0         192        1          2
- *   at        [B,int_max]  f32            0         192        2          3  in place of restrict
- */
-
-typedef struct { size_t restrict_, at_, bytes; } OutputPlan;
-
-static OutputPlan double__output_plan(Dims n)
-{
-    OutputPlan at;
-    at.restrict_ = 0;
-    at.at_       = at.restrict_;
-    at.bytes     = at.restrict_ + RT_SIZE(float, n.B*int_max);
-    return at;
-}
+/* The outputs are some of the steps of an evaluation, in its places. */
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
- * threads share are made in fixed chunks and added in order (rt.h), so that the number of
- * threads changes no bit. */
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
+ * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
+ * result, and added in order: the number of threads changes no bit (rt.h). */
 
 /* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
  * names.model:9   matmul+add */
@@ -216,6 +206,8 @@ static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
+
+/* ---- of the backward pass ---- */
 
 /* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) *
  *         (exp(p - logsumexp) - (0..N == label)), 0)
@@ -303,6 +295,8 @@ static void k9_d_restrict_weight(float *restrict d_restrict_weight,
     rt_matmul_f32(d_restrict_weight, d_restrict, float_, shape);
 }
 
+/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+
 /* at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
  * where rt_exp = exp(k1) * n
  * where k1 = tanh(restrict) + 1
@@ -388,13 +382,13 @@ static void double__forward(const float *p, const float *float_, const float *n_
                             const int32_t *label, void *arena, RtStep *s, Dims n)
 {
     const Plan at = double__plan(n);
-    float *restrict_ = RT_AT(arena, at.restrict_); /* [B,int_max] */
-    float *k1_a_ = RT_AT(arena, at.k1_a_);         /* [B,int_max] */
-    float *rt_exp_a_ = RT_AT(arena, at.rt_exp_a_); /* [B,int_max] */
-    float *rt_exp_ = RT_AT(arena, at.rt_exp_);     /* [B,int_max] */
-    float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
-    float *p_ = RT_AT(arena, at.p_);               /* [B,N] */
-    float *logsumexp = RT_AT(arena, at.logsumexp); /* [B] */
+    float *restrict_ = rt_at_f32(arena, at.restrict_); /* [B,int_max] */
+    float *k1_a_ = rt_at_f32(arena, at.k1_a_);         /* [B,int_max] */
+    float *rt_exp_a_ = rt_at_f32(arena, at.rt_exp_a_); /* [B,int_max] */
+    float *rt_exp_ = rt_at_f32(arena, at.rt_exp_);     /* [B,int_max] */
+    float *at_ = rt_at_f32(arena, at.at_);             /* [B,int_max] */
+    float *p_ = rt_at_f32(arena, at.p_);               /* [B,N] */
+    float *logsumexp = rt_at_f32(arena, at.logsumexp); /* [B] */
 
     /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
@@ -411,9 +405,9 @@ static void double__evaluate(const float *p, const float *float_, const float *n
                              const int32_t *label, void *arena, RtStep *s, Dims n)
 {
     const EvalPlan at = double__eval_plan(n);
-    float *restrict_ = RT_AT(arena, at.restrict_); /* [B,int_max] */
-    float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
-    float *p_ = RT_AT(arena, at.p_);               /* [B,N] */
+    float *restrict_ = rt_at_f32(arena, at.restrict_); /* [B,int_max] */
+    float *at_ = rt_at_f32(arena, at.at_);             /* [B,int_max] */
+    float *p_ = rt_at_f32(arena, at.p_);               /* [B,N] */
 
     /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
@@ -429,9 +423,9 @@ static void double__evaluate(const float *p, const float *float_, const float *n
 static void double__outputs(const float *p, const float *float_, const float *n_, float *p_,
                             void *arena, Dims n)
 {
-    const OutputPlan at = double__output_plan(n);
-    float *restrict_ = RT_AT(arena, at.restrict_); /* [B,int_max] */
-    float *at_ = RT_AT(arena, at.at_);             /* [B,int_max] */
+    const EvalPlan at = double__eval_plan(n);
+    float *restrict_ = rt_at_f32(arena, at.restrict_); /* [B,int_max] */
+    float *at_ = rt_at_f32(arena, at.at_);             /* [B,int_max] */
 
     /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
@@ -443,34 +437,38 @@ static void double__outputs(const float *p, const float *float_, const float *n_
 
 /* ---- 6 backward: each step undoes a step of section 5 ------------------- */
 
+/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
+ * of the whole update, over all micro-steps and ranks. A parameter that is used twice
+ * gets its second gradient by += . */
+
 /* gradients: the first write of an update replaces, later ones add */
 static void double__backward(const float *p, float *d_p, const float *float_, const float *n_,
                              const int32_t *label, void *arena, const RtStep *s, Dims n)
 {
     const Plan at = double__plan(n);
-    float *p_ = RT_AT(arena, at.p_);                           /* [B,N] */
-    float *logsumexp = RT_AT(arena, at.logsumexp);             /* [B] */
-    float *d_p_ = RT_AT(arena, at.d_p_);                       /* [B,N] */
-    float *work_d_p = RT_AT(arena, at.work_d_p);               /* [64,N] */
-    float *d_at = RT_AT(arena, at.d_at);                       /* [B,int_max] */
-    float *at_ = RT_AT(arena, at.at_);                         /* [B,int_max] */
-    float *rt_exp_ = RT_AT(arena, at.rt_exp_);                 /* [B,int_max] */
-    float *rt_exp_a_ = RT_AT(arena, at.rt_exp_a_);             /* [B,int_max] */
-    float *k1_a_ = RT_AT(arena, at.k1_a_);                     /* [B,int_max] */
-    float *d_restrict = RT_AT(arena, at.d_restrict);           /* [B,int_max] */
-    float *work_d_restrict = RT_AT(arena, at.work_d_restrict); /* [64,int_max] */
+    float *p_ = rt_at_f32(arena, at.p_);                           /* [B,N] */
+    float *logsumexp = rt_at_f32(arena, at.logsumexp);             /* [B] */
+    float *d_p_ = rt_at_f32(arena, at.d_p_);                       /* [B,N] */
+    float *work_d_p = rt_at_f32(arena, at.work_d_p);               /* [RT_CHUNKS,N] */
+    float *d_at = rt_at_f32(arena, at.d_at);                       /* [B,int_max] */
+    float *at_ = rt_at_f32(arena, at.at_);                         /* [B,int_max] */
+    float *rt_exp_ = rt_at_f32(arena, at.rt_exp_);                 /* [B,int_max] */
+    float *rt_exp_a_ = rt_at_f32(arena, at.rt_exp_a_);             /* [B,int_max] */
+    float *k1_a_ = rt_at_f32(arena, at.k1_a_);                     /* [B,int_max] */
+    float *d_restrict = rt_at_f32(arena, at.d_restrict);           /* [B,int_max] */
+    float *work_d_restrict = rt_at_f32(arena, at.work_d_restrict); /* [RT_CHUNKS,int_max] */
 
     /* 5    undoes 4    names.model:13  d_p, d_s_bias */
     k5_d_p(d_p_, d_p + P_s_bias, work_d_p, label, p_, logsumexp, (float)s->seed[S_loss], s->add,
            n.B);
-    /* 6    undoes 3    names.model:12  d_at[B,int_max] = d_p @ s_weight */
+    /* 6    undoes 3    names.model:12  d_at = d_p @ s_weight */
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
-    /* 7    undoes 3    names.model:12  d_s_weight[N,int_max] (+)= d_p' @ at */
+    /* 7    undoes 3    names.model:12  d_s_weight (+)= d_p' @ at */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
     /* 8    undoes 2    names.model:11  d_restrict, d_restrict_bias */
     k8_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
-    /* 9    undoes 1    names.model:9  d_restrict_weight */
+    /* 9    undoes 1    names.model:9  d_restrict_weight (+)= d_restrict' @ float */
     k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
 }
 
@@ -607,7 +605,7 @@ static size_t double__arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     if (entry == RT_ENTRY_EVAL)
         return double__eval_plan(n).bytes;
     if (entry == RT_ENTRY_OUTPUT)
-        return double__output_plan(n).bytes;
+        return double__eval_plan(n).bytes;
     return 0;
 }
 

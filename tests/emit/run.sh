@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Golden C files, and what holds of every emitted file: no warnings with two compilers, with and
+# Golden C files of models of a page, and what holds of every emitted file: no warnings with two compilers, with and
 # without OpenMP; lines of 100 columns; the same results with any number of threads; as many lines
 # for 12 layers as for 2. BLESS=1 rewrites the golden files.
 set -u
@@ -41,10 +41,12 @@ check() {
     grep -nE '[ 	]$' "$c" > /dev/null && { echo "not ok $name: spaces at the end of a line"; return; }
     echo "ok $name"
 }
-for model in *.model; do check "warnings-${model%.model}" "$model" ""; done
+for model in *.model large/*.model; do
+    check "warnings-$(basename "$model" .model)" "$model" ""
+done
 for model in digits_mlp chargpt gpt2; do check "warnings-$model" $root/models/$model.model ""; done
-check warnings-gpt-O0 gpt.model -O0
-check warnings-gpt-fp64 gpt.model --precision=fp64
+check warnings-gpt-O0 large/gpt.model -O0
+check warnings-gpt-fp64 large/gpt.model --precision=fp64
 
 # Layer loops stay loops.
 "$GRADCC" --emit=c -D L=2 $root/models/gpt2.model > "$work/2.c"
@@ -54,8 +56,8 @@ if [ $more -le 8 ] && [ $more -ge -8 ]; then echo "ok emit/depth"
 else echo "not ok emit/depth: 48 layers take $more more lines than 2"; fi
 
 # A small edit gives a small difference: one more statement, and the others keep their names.
-sed 's/^    loss = mean(cross/    unused_x = x + 1\n&/' gpt.model > "$work/gpt.model"
-"$GRADCC" --emit=c gpt.model | sed 's/gpt.model:[0-9]*//; /^ \* source/d' > "$work/a.c"
+sed 's/^    loss = mean(cross/    unused_x = x + 1\n&/' large/gpt.model > "$work/gpt.model"
+"$GRADCC" --emit=c large/gpt.model | sed 's/gpt.model:[0-9]*//; s,large/,,; /^ \* source/d' > "$work/a.c"
 (cd "$work" && "$(realpath "$OLDPWD/$GRADCC" 2> /dev/null || echo "$GRADCC")" --emit=c gpt.model) 2> /dev/null |
     sed 's/gpt.model:[0-9]*//; /^ \* source/d' > "$work/b.c"
 changed=$(diff "$work/a.c" "$work/b.c" | grep -c '^[<>]')
@@ -65,7 +67,7 @@ else echo "not ok emit/small-edit: $changed lines differ"; fi
 # The same bits with 1, 2 and 3 threads (products by the plain implementation).
 libs="$BUILD/libgradcc_rt.a $(cat "$BUILD/rt.libs")"
 # shellcheck disable=SC2086
-if "$GRADCC" --emit=c -D C=32 -D V=64 gpt.model > "$work/t.c" &&
+if "$GRADCC" --emit=c -D C=32 -D V=64 large/gpt.model > "$work/t.c" &&
    $CC -std=c11 -O2 -march=native -fopenmp -ffp-contract=off -I$root/runtime -I../run \
        -DEMITTED="\"$work/t.c\"" -DMODEL=gpt -o "$work/t" threads.c $libs 2> "$work/err"; then
     for threads in 1 2 3; do

@@ -2,544 +2,259 @@
  * Do not edit: edit the model.
  *
  * command   gradcc --emit=c scan.model
- * source    scan.model, 27 lines, crc32 5ce82c0c
+ * source    scan.model, 15 lines, crc32 3f035e97
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
- * size      98 parameters; arena 38 KiB at B = 16, T = 16, full at step 23 of 25
+ * size      32 parameters; arena 9.8 KiB at B = 16, T = 16, full at step 10 of 11
  */
 #include "rt.h"
 
 /* ---- 1 dimensions ------------------------------------------------------- */
 
 enum {                                  /* fixed when the model was compiled */
-    D = 3,                              /* scan.model:2 */
-    H = 4,                              /* scan.model:2 */
-    L = 2,                              /* scan.model:2 */
+    D = 3,                              /* input width  scan.model:2 */
+    H = 4,                              /* state width  scan.model:2 */
 };
 
 typedef struct {                        /* known when the program starts */
     ptrdiff_t B;                        /* samples in a micro-step  scan.model:3 */
-    ptrdiff_t T;                        /* scan.model:4 */
+    ptrdiff_t T;                        /* points in time           scan.model:4 */
 } Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-enum {                                                 /* in one repetition of deep : pass * L */
-    P_deep_step_wx_weight = 0,                         /* [H,H]          scan.model:6 */
-    P_deep_step_wx_bias = P_deep_step_wx_weight + H*H, /* [H]            scan.model:6 */
-    P_deep_step_wh_weight = P_deep_step_wx_bias + H,   /* [H,H]          scan.model:7 */
-    P_deep_STRIDE = P_deep_step_wh_weight + H*H,
-};
-
-enum {                                        /* first element in the flat buffer */
-    P_first_weight = 0,                       /* [H,D]          scan.model:20 */
-    P_first_bias = P_first_weight + D*H,      /* [H]            scan.model:20 */
-    P_deep = P_first_bias + H,                /* L times        scan.model:21 */
-    P_last_weight = P_deep + L*P_deep_STRIDE, /* [2,H]          scan.model:22 */
-    P_last_bias = P_last_weight + 2*H,        /* [2]            scan.model:22 */
-    P_COUNT = P_last_bias + 2,
+enum {                                  /* first element in the flat buffer */
+    P_wx_weight = 0,                    /* [H,D]          scan.model:7 */
+    P_wx_bias = P_wx_weight + D*H,      /* [H]            scan.model:7 */
+    P_wh_weight = P_wx_bias + H,        /* [H,H]          scan.model:8 */
+    P_COUNT = P_wh_weight + H*H,
 };
 
 static const RtParam scan_params[] = {
-    { .path = "first.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { H, D },
-      .at = P_first_weight, .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "scan.model:20" },
-    { .path = "first.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { H },
-      .at = P_first_bias, .init = { RT_ZEROS, 0.0 }, .where = "scan.model:20" },
-    { .path = "deep.*.step.wx.weight", .role = RT_WEIGHT, .decay = true, .rank = 2,
-      .shape = { H, H }, .at = P_deep + P_deep_step_wx_weight,
-      .n_stacks = 1, .stack = { { L, P_deep_STRIDE } }, .init = { RT_UNIFORM, 0.5 },
-      .where = "scan.model:6" },
-    { .path = "deep.*.step.wx.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { H },
-      .at = P_deep + P_deep_step_wx_bias, .n_stacks = 1, .stack = { { L, P_deep_STRIDE } },
-      .init = { RT_ZEROS, 0.0 }, .where = "scan.model:6" },
-    { .path = "deep.*.step.wh.weight", .role = RT_WEIGHT, .decay = true, .rank = 2,
-      .shape = { H, H }, .at = P_deep + P_deep_step_wh_weight,
-      .n_stacks = 1, .stack = { { L, P_deep_STRIDE } }, .init = { RT_UNIFORM, 0.5 },
-      .where = "scan.model:7" },
-    { .path = "last.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { 2, H },
-      .at = P_last_weight, .init = { RT_UNIFORM, 0.5 }, .where = "scan.model:22" },
-    { .path = "last.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { 2 },
-      .at = P_last_bias, .init = { RT_ZEROS, 0.0 }, .where = "scan.model:22" },
+    { .path = "wx.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { H, D },
+      .at = P_wx_weight, .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "scan.model:7" },
+    { .path = "wx.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { H },
+      .at = P_wx_bias, .init = { RT_ZEROS, 0.0 }, .where = "scan.model:7" },
+    { .path = "wh.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { H, H },
+      .at = P_wh_weight, .init = { RT_UNIFORM, 0.5 }, .where = "scan.model:8" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* The arena of a training step: 38 KiB at B = 16, T = 16.
+/* One arena holds what steps hand on. Values that do not live at the same time share a
+ * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
+ * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
+ * partial sums, a row per range of rows (section 4). */
+
+/* The arena of a training step: 9.8 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer                 shape          type      offset       bytes  written  last read
- *   z                      [L + 1,B,T,H]  f32            0       12288        1         23
- *   deep_s                 [T + 1,B,H]    f32        28672        4352        2          7
- *   deep_s_2               [L,T,B,H]      f32        12288        8192        2         23
- *   deep_s_a               [B,H]          f32        33024         256        4          6
- *   deep_s_3               [L,T,B,H]      f32        20480        8192        2         23
- *   last_y_a               [B,H]          f32        29184         256        8         14
- *       over deep_s
- *   guess                  [B,2]          f32        28672         128        9         10
- *       over deep_s
- *   loss_a                 [B,2]          f32        29440         128       10         12
- *       over deep_s
- *   d_guess                [B,2]          f32        29568         128       12         14
- *       over deep_s
- *   d_last_y_a             [B,H]          f32        32768         256       13         15
- *       over deep_s
- *   d_z_a                  [B,H]          f32        32768         256       15         16
- *       in place of d_last_y_a
- *   d_z                    [B,T,H]        f32        28672        4096       16         25
- *       over deep_s, last_y_a, ...
- *   d_deep_s               [B,H]          f32        37888         256       17         22
- *   d_deep_step_wh_y       [B,H]          f32        38144         256       18         22
- *   d_deep_xt              [T,B,H]        f32        32768        4096       17         23
- *       over deep_s, deep_s_a, ...
- *   work_d_guess           [64,2]         f32        28672         512       12         12
- *       over deep_s, guess
- *   work_d_deep_step_wh_y  [64,H]         f32        36864        1024       18         18
+ *   buffer       shape          type      offset       bytes  written  last read
+ *   d_s          [B,H]          f32         9472         256        1         11
+ *   s            [T + 1,B,H]    f32            0        4352        2         11
+ *   s_a          [B,H]          f32         4352         256        3          5
+ *   loss_a       [B,T,H]        f32         4352        4096        6          7  over s_a
+ *   d_states     [B,T,H]        f32         4352        4096        7         11
+ *       in place of loss_a
+ *   d_wh_y       [B,H]          f32         9728         256        8         11
+ *   work_d_wh_y  [RT_CHUNKS,H]  f32         8448        1024        8          8
  */
 
-typedef struct { size_t z, deep_s, deep_s_2, deep_s_a, deep_s_3, last_y_a, guess, loss_a, d_guess,
-        d_last_y_a, d_z_a, d_z, d_deep_s, d_deep_step_wh_y, d_deep_xt, work_d_guess,
-        work_d_deep_step_wh_y, bytes; } Plan;
+typedef struct { size_t d_s, s_, s_a, loss_a, d_states, d_wh_y, work_d_wh_y, bytes; } Plan;
 
 static Plan scan_plan(Dims n)
 {
     Plan at;
-    at.z                     = 0;
-    at.deep_s_2              = at.z + RT_SIZE(float, n.B*n.T*H*L + n.B*n.T*H);
-    at.deep_s_3              = at.deep_s_2 + RT_SIZE(float, n.B*n.T*H*L);
-    at.deep_s                = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.deep_s_a              = at.deep_s + RT_SIZE(float, n.B*n.T*H + n.B*H);
-    at.work_d_guess          = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.guess                 = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.last_y_a              = at.work_d_guess + RT_SIZE(float, 128);
-    at.last_y_a              = rt_above(at.last_y_a, at.guess + RT_SIZE(float, 2*n.B));
-    at.loss_a                = at.last_y_a + RT_SIZE(float, n.B*H);
-    at.d_guess               = at.loss_a + RT_SIZE(float, 2*n.B);
-    at.d_z                   = at.deep_s_3 + RT_SIZE(float, n.B*n.T*H*L);
-    at.d_last_y_a            = at.d_guess + RT_SIZE(float, 2*n.B);
-    at.d_last_y_a            = rt_above(at.d_last_y_a, at.d_z + RT_SIZE(float, n.B*n.T*H));
-    at.d_z_a                 = at.d_last_y_a;
-    at.d_deep_xt             = at.d_z + RT_SIZE(float, n.B*n.T*H);
-    at.work_d_deep_step_wh_y = at.d_deep_xt + RT_SIZE(float, n.B*n.T*H);
-    at.d_deep_s              = at.work_d_deep_step_wh_y + RT_SIZE(float, 64*H);
-    at.d_deep_step_wh_y      = at.d_deep_s + RT_SIZE(float, n.B*H);
-    at.bytes                 = at.deep_s_a + RT_SIZE(float, n.B*H);
-    at.bytes                 = rt_above(at.bytes, at.d_last_y_a + RT_SIZE(float, n.B*H));
-    at.bytes                 = rt_above(at.bytes, at.d_deep_step_wh_y + RT_SIZE(float, n.B*H));
+    at.s_          = 0;
+    at.loss_a      = at.s_ + RT_SIZE(float, n.B*n.T*H + n.B*H);
+    at.work_d_wh_y = at.loss_a + RT_SIZE(float, n.B*n.T*H);
+    at.s_a         = at.s_ + RT_SIZE(float, n.B*n.T*H + n.B*H);
+    at.d_s         = at.work_d_wh_y + RT_SIZE(float, RT_CHUNKS*H);
+    at.d_s         = rt_above(at.d_s, at.s_a + RT_SIZE(float, n.B*H));
+    at.d_states    = at.loss_a;
+    at.d_wh_y      = at.d_s + RT_SIZE(float, n.B*H);
+    at.bytes       = at.d_wh_y + RT_SIZE(float, n.B*H);
     return at;
 }
 
-/* The arena of an evaluation: 8.5 KiB at B = 16, T = 16.
+/* The arena of an evaluation: 4.5 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer    shape        type      offset       bytes  written  last read
- *   z         [B,T,H]      f32         4352        4096        1         10
- *   deep_s    [T + 1,B,H]  f32            0        4352        2          6
- *   deep_s_a  [B,H]        f32         8448         256        3          5
- *   last_y_a  [B,H]        f32            0         256        7          8  over deep_s
- *   guess     [B,2]        f32          256         128        8          9  over deep_s
+ *   buffer  shape        type      offset       bytes  written  last read
+ *   s       [T + 1,B,H]  f32            0        4352        1          5
+ *   s_a     [B,H]        f32         4352         256        2          4
  */
 
-typedef struct { size_t z, deep_s, deep_s_a, last_y_a, guess, bytes; } EvalPlan;
+typedef struct { size_t s_, s_a, bytes; } EvalPlan;
 
 static EvalPlan scan_eval_plan(Dims n)
 {
     EvalPlan at;
-    at.last_y_a = 0;
-    at.guess    = at.last_y_a + RT_SIZE(float, n.B*H);
-    at.deep_s   = 0;
-    at.z        = at.guess + RT_SIZE(float, 2*n.B);
-    at.z        = rt_above(at.z, at.deep_s + RT_SIZE(float, n.B*n.T*H + n.B*H));
-    at.deep_s_a = at.z + RT_SIZE(float, n.B*n.T*H);
-    at.bytes    = at.deep_s_a + RT_SIZE(float, n.B*H);
-    return at;
-}
-
-/* The arena of the outputs: 8.5 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
- *
- *   buffer    shape        type      offset       bytes  written  last read
- *   z         [B,T,H]      f32         4352        4096        1          7
- *   deep_s    [T + 1,B,H]  f32            0        4352        2          6
- *   deep_s_a  [B,H]        f32         8448         256        3          5
- *   last_y_a  [B,H]        f32            0         256        7          8  over deep_s
- */
-
-typedef struct { size_t z, deep_s, deep_s_a, last_y_a, bytes; } OutputPlan;
-
-static OutputPlan scan_output_plan(Dims n)
-{
-    OutputPlan at;
-    at.last_y_a = 0;
-    at.deep_s   = 0;
-    at.z        = at.last_y_a + RT_SIZE(float, n.B*H);
-    at.z        = rt_above(at.z, at.deep_s + RT_SIZE(float, n.B*n.T*H + n.B*H));
-    at.deep_s_a = at.z + RT_SIZE(float, n.B*n.T*H);
-    at.bytes    = at.deep_s_a + RT_SIZE(float, n.B*H);
+    at.s_    = 0;
+    at.s_a   = at.s_ + RT_SIZE(float, n.B*n.T*H + n.B*H);
+    at.bytes = at.s_a + RT_SIZE(float, n.B*H);
     return at;
 }
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
- * threads share are made in fixed chunks and added in order (rt.h), so that the number of
- * threads changes no bit. */
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
+ * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
+ * result, and added in order: the number of threads changes no bit (rt.h). */
 
-/* z[B,T,H] = x[B,T,D] @ first_weight[H,D]' + first_bias  scan.model:23   matmul+add */
-static void k1_z(float *restrict z, const float *restrict x, const float *restrict first_weight,
-                 const float *restrict first_bias, ptrdiff_t B, ptrdiff_t T)
-{
-    const RtMatmul shape = { .m = B*T, .n = H, .k = D, .tb = true, .bias = first_bias };
-    rt_matmul_f32(z, x, first_weight, shape);
-}
-
-/* deep_s[B,H] = 0                                scan.model:12   copy */
-static void k2_deep_s(float *restrict deep_s, ptrdiff_t B)
+/* d_s[B,H] = 0                                   scan.model:9   copy */
+static void k1_d_s(float *restrict d_s, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
     for (ptrdiff_t i = 0; i < B*H; i++)
-        deep_s[i] = 0.0f;
+        d_s[i] = 0.0f;
 }
 
-/* deep_s_2[B,H] = deep_s[B,H]                    scan.model:12   copy */
-static void k3_deep_s_2(float *restrict deep_s_2, const float *restrict deep_s, ptrdiff_t B)
+/* s[B,H] = 0                                     scan.model:9   copy */
+static void k2_s(float *restrict s_, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
     for (ptrdiff_t i = 0; i < B*H; i++)
-        deep_s_2[i] = deep_s[i];
+        s_[i] = 0.0f;
 }
 
-/* deep_s_a[B,H] = z[B,H] @ deep_step_wx_weight[H,H]' + deep_step_wx_bias
- * scan.model:8   matmul+add */
-static void k4_deep_s_a(float *restrict deep_s_a, const float *restrict z,
-                        const float *restrict deep_step_wx_weight,
-                        const float *restrict deep_step_wx_bias, ptrdiff_t B, ptrdiff_t T)
+/* s_a[B,H] = x[B,D] @ wx_weight[H,D]' + wx_bias  scan.model:11   matmul+add */
+static void k3_s_a(float *restrict s_a, const float *restrict x, const float *restrict wx_weight,
+                   const float *restrict wx_bias, ptrdiff_t B, ptrdiff_t T)
 {
-    const RtMatmul shape = { .m = B, .n = H, .k = H, .tb = true, .lda = T*H,
-                             .bias = deep_step_wx_bias };
-    rt_matmul_f32(deep_s_a, z, deep_step_wx_weight, shape);
+    const RtMatmul shape = { .m = B, .n = H, .k = D, .tb = true, .lda = T*D, .bias = wx_bias };
+    rt_matmul_f32(s_a, x, wx_weight, shape);
 }
 
-/* deep_s_a[B,H] += deep_s[B,H] @ deep_step_wh_weight[H,H]'  scan.model:8   matmul */
-static void k5_deep_s_a(float *restrict deep_s_a, const float *restrict deep_s,
-                        const float *restrict deep_step_wh_weight, ptrdiff_t B)
+/* s_a[B,H] += s[B,H] @ wh_weight[H,H]'           scan.model:11   matmul */
+static void k4_s_a(float *restrict s_a, const float *restrict s_, const float *restrict wh_weight,
+                   ptrdiff_t B)
 {
     const RtMatmul shape = { .m = B, .n = H, .k = H, .tb = true, .add = true };
-    rt_matmul_f32(deep_s_a, deep_s, deep_step_wh_weight, shape);
+    rt_matmul_f32(s_a, s_, wh_weight, shape);
 }
 
-/* deep_s[B,H] = tanh(deep_s_a)                   scan.model:8   tanh */
-static void k6_deep_s_3(float *restrict deep_s, float *restrict deep_s_3,
-                        const float *restrict deep_s_a, ptrdiff_t B)
+/* s[B,H] = tanh(s_a[B,H])                        scan.model:11   tanh */
+static void k5_s(float *restrict s_, const float *restrict s_a, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
-    for (ptrdiff_t i = 0; i < B*H; i++) {
-        const float a = rt_tanh(deep_s_a[i]);
-        deep_s[i] = a;
-        deep_s_3[i] = a;
-    }
+    for (ptrdiff_t i = 0; i < B*H; i++)
+        s_[i] = rt_tanh(s_a[i]);
 }
 
-/* z[B,T,H] = z[B,T,H] + deep_s[T,B,H]            scan.model:17   add */
-static void k7_z(float *z_next, const float *z, const float *restrict deep_s, ptrdiff_t B,
-                 ptrdiff_t T)
+/* loss_a[B,T,H] = s - y
+ * sum_loss += sum over B,T,H of loss_a^2
+ * scan.model:14   sub+mul+sum */
+static void k6_sum_loss(float *restrict loss_a, double *restrict sum_loss, const float *restrict s_,
+                        const float *restrict y, ptrdiff_t B, ptrdiff_t T)
 {
-    RT_PARALLEL_FOR(2, B*T*H)
-    for (ptrdiff_t ib = 0; ib < B; ib++)
-        for (ptrdiff_t it = 0; it < T; it++) {
-            RT_SIMD()
-            for (int ih = 0; ih < H; ih++)
-                z_next[ib*T*H + it*H + ih] = z[ib*T*H + it*H + ih] + deep_s[ib*H + it*B*H + ih];
-        }
-}
-
-/* last_y_a[B,H] = (sum over T of z[B,T,H]) / T   scan.model:25   sum+div */
-static void k8_last_y_a(float *restrict last_y_a, const float *restrict z, ptrdiff_t B,
-                        ptrdiff_t T)
-{
-    RT_PARALLEL_FOR(2, B*T*H)
-    for (ptrdiff_t ib = 0; ib < B; ib++)
-        for (int ih = 0; ih < H; ih++) {
-            float sum = 0;
-            RT_SIMD(reduction(+:sum))
-            for (ptrdiff_t it = 0; it < T; it++)
-                sum += z[ib*T*H + ih + it*H];
-            last_y_a[ib*H + ih] = sum / (float)T;
-        }
-}
-
-/* guess[B,2] = last_y_a[B,H] @ last_weight[2,H]' + last_bias  scan.model:25   matmul+add */
-static void k9_guess(float *restrict guess, const float *restrict last_y_a,
-                     const float *restrict last_weight, const float *restrict last_bias,
-                     ptrdiff_t B)
-{
-    const RtMatmul shape = { .m = B, .n = 2, .k = H, .tb = true, .bias = last_bias };
-    rt_matmul_f32(guess, last_y_a, last_weight, shape);
-}
-
-/* loss_a[B,2] = guess - y
- * sum_loss += sum over B,2 of loss_a^2
- * scan.model:26   sub+mul+sum */
-static void k10_sum_loss(float *restrict loss_a, double *restrict sum_loss,
-                         const float *restrict guess, const float *restrict y, ptrdiff_t B)
-{
-    const int chunks = rt_chunks(2*B);
+    const int chunks = rt_chunks(B*T);
     double part_sum_loss[RT_CHUNKS];
-    RT_PARALLEL_FOR(1, 2*B)
+    RT_PARALLEL_FOR(1, B*T*H)
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const ptrdiff_t from = rt_chunk(2*B, chunk, chunks);
-        const ptrdiff_t to = rt_chunk(2*B, chunk + 1, chunks);
+        const ptrdiff_t from = rt_chunk(B*T, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*T, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = guess[i] - y[i];
-            loss_a[i] = a;
-            total_sum_loss += (double)(a * a);
+        for (ptrdiff_t row = from; row < to; row++) {
+            const ptrdiff_t ib = row / T;
+            const ptrdiff_t it = row % T;
+            RT_SIMD(reduction(+:total_sum_loss))
+            for (int ih = 0; ih < H; ih++) {
+                const float a = s_[ib*H + it*B*H + ih] - y[ib*T*H + it*H + ih];
+                loss_a[ib*T*H + it*H + ih] = a;
+                total_sum_loss += (double)(a * a);
+            }
         }
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* sum_loss_b += sum over B,1,H of z[:,T - 1..T,:]^2  scan.model:26   mul+sum */
-static void k11_sum_loss_b(double *restrict sum_loss_b, const float *restrict z, ptrdiff_t B,
-                           ptrdiff_t T)
-{
-    const int chunks = rt_chunks(B);
-    double part_sum_loss_b[RT_CHUNKS];
-    RT_PARALLEL_FOR(1, B*H)
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
-        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
-        double total_sum_loss_b = 0;
-        for (ptrdiff_t ib = from; ib < to; ib++) {
-            RT_SIMD(reduction(+:total_sum_loss_b))
-            for (int ih = 0; ih < H; ih++) {
-                const float a = z[ib*T*H + ih + (T*H - H)];
-                total_sum_loss_b += (double)(a * a);
-            }
-        }
-        part_sum_loss_b[chunk] = total_sum_loss_b;
-    }
-    *sum_loss_b += rt_sum_chunks(part_sum_loss_b, chunks);
-}
+/* ---- of the backward pass ---- */
 
-/* d_guess[B,2] = seed_loss * 2 * loss_a
- * d_last_bias[2] (+)= sum over B of d_guess
- * scan.model:26   gradient of k10, mul+sum */
-static void k12_d_guess(float *restrict d_guess, float *restrict d_last_bias, float *restrict work,
-                        const float *restrict loss_a, float seed_loss, bool add, ptrdiff_t B)
+/* d_states[B,T,H] = seed_loss * 2 * loss_a[B,T,H]  scan.model:14   gradient of k6, mul */
+static void k7_d_states(float *d_states, const float *loss_a, float seed_loss, ptrdiff_t B,
+                        ptrdiff_t T)
 {
     const float a = seed_loss * 2;
-    const int chunks = rt_chunks(B);
-    RT_PARALLEL_FOR(1, 2*B)
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
-        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
-        float *restrict part_d_last_bias = rt_zeros_f32(work + chunk*2, 2);
-        for (ptrdiff_t ib = from; ib < to; ib++) {
-            RT_SIMD()
-            for (int i1 = 0; i1 < 2; i1++) {
-                const float b = a * loss_a[ib*2 + i1];
-                d_guess[ib*2 + i1] = b;
-                part_d_last_bias[i1] += b;
-            }
-        }
-    }
-    rt_add_rows_f32(d_last_bias, work, chunks, 2, add);
+    RT_PARALLEL_SIMD(B*T*H)
+    for (ptrdiff_t i = 0; i < B*T*H; i++)
+        d_states[i] = a * loss_a[i];
 }
 
-/* d_last_y_a[B,H] = d_guess[B,2] @ last_weight[2,H]  scan.model:25   gradient of k9, matmul */
-static void k13_d_last_y_a(float *restrict d_last_y_a, const float *restrict d_guess,
-                           const float *restrict last_weight, ptrdiff_t B)
-{
-    const RtMatmul shape = { .m = B, .n = H, .k = 2 };
-    rt_matmul_f32(d_last_y_a, d_guess, last_weight, shape);
-}
-
-/* d_last_weight[2,H] (+)= d_guess[B,2]' @ last_y_a[B,H]  scan.model:25   gradient of k9, matmul */
-static void k14_d_last_weight(float *restrict d_last_weight, const float *restrict d_guess,
-                              const float *restrict last_y_a, bool add, ptrdiff_t B)
-{
-    const RtMatmul shape = { .m = 2, .n = H, .k = B, .ta = true, .add = add };
-    rt_matmul_f32(d_last_weight, d_guess, last_y_a, shape);
-}
-
-/* d_z_a[B,H] = d_last_y_a[B,H] / T               scan.model:25   gradient of k9, div */
-static void k15_d_z_a(float *d_z_a, const float *d_last_y_a, ptrdiff_t B, ptrdiff_t T)
-{
-    RT_PARALLEL_SIMD(B*H)
-    for (ptrdiff_t i = 0; i < B*H; i++)
-        d_z_a[i] = d_last_y_a[i] / (float)T;
-}
-
-/* d_z[B,T,H] = pad(seed_loss_b * 2 * z[:,T - 1..T,:]) + d_z_a[B,H]
- * scan.model:26   gradient of k11, le+mul+where+add */
-static void k16_d_z(float *restrict d_z, const float *restrict z, const float *restrict d_z_a,
-                    float seed_loss_b, ptrdiff_t B, ptrdiff_t T)
-{
-    const float a = seed_loss_b * 2;
-    RT_PARALLEL_FOR(2, B*T*H)
-    for (ptrdiff_t ib = 0; ib < B; ib++)
-        for (ptrdiff_t it = 0; it < T; it++) {
-            const bool b = (int32_t)(T - 1) <= (int32_t)it;
-            RT_SIMD()
-            for (int ih = 0; ih < H; ih++)
-                d_z[ib*T*H + it*H + ih] = (b ? a * (b ? z[ib*T*H + ih + (T*H - H)] : 0.0f) : 0.0f) +
-                        d_z_a[ib*H + ih];
-        }
-}
-
-/* d_deep_s[B,H] = 0                              scan.model:13   copy */
-static void k17_d_deep_s(float *restrict d_deep_s, ptrdiff_t B)
-{
-    RT_PARALLEL_SIMD(B*H)
-    for (ptrdiff_t i = 0; i < B*H; i++)
-        d_deep_s[i] = 0.0f;
-}
-
-/* d_deep_step_wh_y[B,H] = d_deep_s * (1 - deep_s_3^2)
- * d_deep_step_wx_bias[H] (+)= sum over B of d_deep_step_wh_y
- * where d_deep_s = d_deep_s + d_z
- * scan.model:8   gradient of k6, add+mul+sub+sum */
-static void k18_d_deep_step_wh_y(float *restrict d_deep_step_wh_y,
-                                 float *restrict d_deep_step_wx_bias, float *restrict work,
-                                 const float *restrict d_deep_s, const float *restrict d_z,
-                                 const float *restrict deep_s_3, bool add_later, ptrdiff_t B,
-                                 ptrdiff_t T)
+/* d_wh_y[B,H] = d_s * (1 - s^2)
+ * d_wx_bias[H] (+)= sum over B of d_wh_y
+ * where d_s = d_s + d_states
+ * scan.model:11   gradient of k5, add+mul+sub+sum */
+static void k8_d_wh_y(float *restrict d_wh_y, float *restrict d_wx_bias, float *restrict work,
+                      const float *restrict d_s, const float *restrict d_states,
+                      const float *restrict s_, bool add_later, ptrdiff_t B, ptrdiff_t T)
 {
     const int chunks = rt_chunks(B);
     RT_PARALLEL_FOR(1, B*H)
     for (int chunk = 0; chunk < chunks; chunk++) {
         const ptrdiff_t from = rt_chunk(B, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
-        float *restrict part_d_deep_step_wx_bias = rt_zeros_f32(work + chunk*H, H);
+        float *restrict part_d_wx_bias = rt_zeros_f32(work + chunk*H, H);
         for (ptrdiff_t ib = from; ib < to; ib++) {
             RT_SIMD()
             for (int ih = 0; ih < H; ih++) {
-                const float deep_s = deep_s_3[ib*H + ih];
-                const float a = (d_deep_s[ib*H + ih] + d_z[ib*T*H + ih]) * (1 - deep_s * deep_s);
-                d_deep_step_wh_y[ib*H + ih] = a;
-                part_d_deep_step_wx_bias[ih] += a;
+                const float a = s_[ib*H + ih];
+                const float b = (d_s[ib*H + ih] + d_states[ib*T*H + ih]) * (1 - a * a);
+                d_wh_y[ib*H + ih] = b;
+                part_d_wx_bias[ih] += b;
             }
         }
     }
-    rt_add_rows_f32(d_deep_step_wx_bias, work, chunks, H, add_later);
+    rt_add_rows_f32(d_wx_bias, work, chunks, H, add_later);
 }
 
-/* d_deep_s[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wh_weight[H,H]
- * scan.model:8   gradient of k6, matmul */
-static void k19_d_deep_s(float *restrict d_deep_s, const float *restrict d_deep_step_wh_y,
-                         const float *restrict deep_step_wh_weight, ptrdiff_t B)
+/* d_s[B,H] = d_wh_y[B,H] @ wh_weight[H,H]        scan.model:11   gradient of k5, matmul */
+static void k9_d_s(float *restrict d_s, const float *restrict d_wh_y,
+                   const float *restrict wh_weight, ptrdiff_t B)
 {
     const RtMatmul shape = { .m = B, .n = H, .k = H };
-    rt_matmul_f32(d_deep_s, d_deep_step_wh_y, deep_step_wh_weight, shape);
+    rt_matmul_f32(d_s, d_wh_y, wh_weight, shape);
 }
 
-/* d_deep_step_wh_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @ deep_s_2[B,H]
- * scan.model:8   gradient of k6, matmul */
-static void k20_d_deep_step_wh_weight(float *restrict d_deep_step_wh_weight,
-                                      const float *restrict d_deep_step_wh_y,
-                                      const float *restrict deep_s_2, bool add_later, ptrdiff_t B)
+/* d_wh_weight[H,H] (+)= d_wh_y[B,H]' @ s[B,H]    scan.model:11   gradient of k5, matmul */
+static void k10_d_wh_weight(float *restrict d_wh_weight, const float *restrict d_wh_y,
+                            const float *restrict s_, bool add_later, ptrdiff_t B)
 {
     const RtMatmul shape = { .m = H, .n = H, .k = B, .ta = true, .add = add_later };
-    rt_matmul_f32(d_deep_step_wh_weight, d_deep_step_wh_y, deep_s_2, shape);
+    rt_matmul_f32(d_wh_weight, d_wh_y, s_, shape);
 }
 
-/* d_deep_xt[B,H] = d_deep_step_wh_y[B,H] @ deep_step_wx_weight[H,H]
- * scan.model:8   gradient of k5, matmul */
-static void k21_d_deep_xt(float *restrict d_deep_xt, const float *restrict d_deep_step_wh_y,
-                          const float *restrict deep_step_wx_weight, ptrdiff_t B)
+/* d_wx_weight[H,D] (+)= d_wh_y[B,H]' @ x[B,D]    scan.model:11   gradient of k4, matmul */
+static void k11_d_wx_weight(float *restrict d_wx_weight, const float *restrict d_wh_y,
+                            const float *restrict x, bool add_later, ptrdiff_t B, ptrdiff_t T)
 {
-    const RtMatmul shape = { .m = B, .n = H, .k = H };
-    rt_matmul_f32(d_deep_xt, d_deep_step_wh_y, deep_step_wx_weight, shape);
+    const RtMatmul shape = { .m = H, .n = D, .k = B, .ta = true, .ldb = T*D, .add = add_later };
+    rt_matmul_f32(d_wx_weight, d_wh_y, x, shape);
 }
 
-/* d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y[B,H]' @ z[B,H]
- * scan.model:8   gradient of k5, matmul */
-static void k22_d_deep_step_wx_weight(float *restrict d_deep_step_wx_weight,
-                                      const float *restrict d_deep_step_wh_y,
-                                      const float *restrict z, bool add_later, ptrdiff_t B,
-                                      ptrdiff_t T)
-{
-    const RtMatmul shape = { .m = H, .n = H, .k = B, .ta = true, .ldb = T*H, .add = add_later };
-    rt_matmul_f32(d_deep_step_wx_weight, d_deep_step_wh_y, z, shape);
-}
+/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
 
-/* d_z[B,T,H] = d_z[B,T,H] + d_deep_xt[T,B,H]     scan.model:23   gradient of k1, add */
-static void k23_d_z(float *restrict d_z, const float *restrict d_deep_xt, ptrdiff_t B, ptrdiff_t T)
+/* sum_loss += sum over B,T,H of (s[T,B,H] - y[B,T,H])^2  scan.model:14   sub+mul+sum */
+static void k12_sum_loss(double *restrict sum_loss, const float *restrict s_,
+                         const float *restrict y, ptrdiff_t B, ptrdiff_t T)
 {
-    RT_PARALLEL_FOR(2, B*T*H)
-    for (ptrdiff_t ib = 0; ib < B; ib++)
-        for (ptrdiff_t it = 0; it < T; it++) {
-            RT_SIMD()
-            for (int ih = 0; ih < H; ih++)
-                d_z[ib*T*H + it*H + ih] = d_z[ib*T*H + it*H + ih] + d_deep_xt[ib*H + it*B*H + ih];
-        }
-}
-
-/* d_first_bias[H] (+)= sum over B,T of d_z[B,T,H]  scan.model:23   gradient of k1, sum */
-static void k24_d_first_bias(float *restrict d_first_bias, const float *restrict d_z, bool add,
-                             ptrdiff_t B, ptrdiff_t T)
-{
-    RT_PARALLEL_FOR(1, B*T*H)
-    for (int block = 0; block < H; block += RT_COLUMNS) {
-        const int end = rt_min(block + RT_COLUMNS, H);
-        float sum[RT_COLUMNS] = { 0 };
-        for (ptrdiff_t i = 0; i < B*T; i++) {
-            RT_SIMD()
-            for (int ih = block; ih < end; ih++)
-                sum[ih - block] += d_z[i*H + ih];
-        }
-        RT_SIMD()
-        for (int ih = block; ih < end; ih++)
-            d_first_bias[ih] = add ? d_first_bias[ih] + sum[ih - block] : sum[ih - block];
-    }
-}
-
-/* d_first_weight[H,D] (+)= d_z[B,T,H]' @ x[B,T,D]  scan.model:23   gradient of k1, matmul */
-static void k25_d_first_weight(float *restrict d_first_weight, const float *restrict d_z,
-                               const float *restrict x, bool add, ptrdiff_t B, ptrdiff_t T)
-{
-    const RtMatmul shape = { .m = H, .n = D, .k = B*T, .ta = true, .add = add };
-    rt_matmul_f32(d_first_weight, d_z, x, shape);
-}
-
-/* deep_s[B,H] = tanh(deep_s_a[B,H])              scan.model:8   tanh */
-static void k26_deep_s(float *restrict deep_s, const float *restrict deep_s_a, ptrdiff_t B)
-{
-    RT_PARALLEL_SIMD(B*H)
-    for (ptrdiff_t i = 0; i < B*H; i++)
-        deep_s[i] = rt_tanh(deep_s_a[i]);
-}
-
-/* z[B,T,H] = z[B,T,H] + deep_s[T,B,H]            scan.model:17   add */
-static void k27_z(float *restrict z, const float *restrict deep_s, ptrdiff_t B, ptrdiff_t T)
-{
-    RT_PARALLEL_FOR(2, B*T*H)
-    for (ptrdiff_t ib = 0; ib < B; ib++)
-        for (ptrdiff_t it = 0; it < T; it++) {
-            RT_SIMD()
-            for (int ih = 0; ih < H; ih++)
-                z[ib*T*H + it*H + ih] = z[ib*T*H + it*H + ih] + deep_s[ib*H + it*B*H + ih];
-        }
-}
-
-/* sum_loss += sum over B,2 of (guess[B,2] - y[B,2])^2  scan.model:26   sub+mul+sum */
-static void k28_sum_loss(double *restrict sum_loss, const float *restrict guess,
-                         const float *restrict y, ptrdiff_t B)
-{
-    const int chunks = rt_chunks(2*B);
+    const int chunks = rt_chunks(B*T);
     double part_sum_loss[RT_CHUNKS];
-    RT_PARALLEL_FOR(1, 2*B)
+    RT_PARALLEL_FOR(1, B*T*H)
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const ptrdiff_t from = rt_chunk(2*B, chunk, chunks);
-        const ptrdiff_t to = rt_chunk(2*B, chunk + 1, chunks);
+        const ptrdiff_t from = rt_chunk(B*T, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*T, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = guess[i] - y[i];
-            total_sum_loss += (double)(a * a);
+        for (ptrdiff_t row = from; row < to; row++) {
+            const ptrdiff_t ib = row / T;
+            const ptrdiff_t it = row % T;
+            RT_SIMD(reduction(+:total_sum_loss))
+            for (int ih = 0; ih < H; ih++) {
+                const float a = s_[ib*H + it*B*H + ih] - y[ib*T*H + it*H + ih];
+                total_sum_loss += (double)(a * a);
+            }
         }
         part_sum_loss[chunk] = total_sum_loss;
     }
@@ -549,52 +264,28 @@ static void k28_sum_loss(double *restrict sum_loss, const float *restrict guess,
 /* ---- 5 forward ---------------------------------------------------------- */
 
 enum {                                  /* means over the data: places in RtStep */
-    S_loss = 0,                         /* mean((guess - y)^2)  scan.model:26 */
-    S_loss_b = 1,                       /* mean(z[:, -1]^2)  scan.model:26 */
+    S_loss = 0,                         /* mean((states - y)^2)  scan.model:14 */
 };
 
 /* what the means divide by, over one micro-step */
 static void scan_count(RtStep *s, Dims n)
 {
-    s->count[S_loss] += (double)(2*n.B);    /* mean((guess - y)^2)  scan.model:26 */
-    s->count[S_loss_b] += (double)(n.B*H);  /* mean(z[:, -1]^2)  scan.model:26 */
+    s->count[S_loss] += (double)(n.B*n.T*H);  /* mean((states - y)^2)  scan.model:14 */
 }
 
 /* one repetition of scan, forward */
-static void scan_forward_2(const float *p, void *arena, const Plan *at, Dims n, int il,
+static void scan_forward_2(const float *p, const float *x, void *arena, const Plan *at, Dims n,
                            ptrdiff_t it)
 {
-    float *deep_s = (float *)RT_AT(arena, at->deep_s) + it*n.B*H;      /* [B,H] */
-    float *deep_s_2 = (float *)RT_AT(arena, at->deep_s_2) + il*n.B*n.T*H + it*n.B*H; /* [B,H] */
-    float *deep_s_a = RT_AT(arena, at->deep_s_a);                      /* [B,H] */
-    float *z = (float *)RT_AT(arena, at->z) + il*n.B*n.T*H + it*H;     /* [T,H] */
-    const float *p_deep = p + P_deep + il*P_deep_STRIDE;               /* this repetition of deep */
-    float *deep_s_3 = (float *)RT_AT(arena, at->deep_s_3) + il*n.B*n.T*H + it*n.B*H; /* [B,H] */
+    float *s_a = rt_at_f32(arena, at->s_a);          /* [B,H] */
+    float *s_ = rt_at_f32(arena, at->s_) + it*n.B*H; /* [B,H] */
 
-    /* 3    scan.model:12  s = zeros([B, H]) */
-    k3_deep_s_2(deep_s_2, deep_s, n.B);
-    /* 4    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k4_deep_s_a(deep_s_a, z, p_deep + P_deep_step_wx_weight, p_deep + P_deep_step_wx_bias, n.B,
-                n.T);
-    /* 5    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k5_deep_s_a(deep_s_a, deep_s, p_deep + P_deep_step_wh_weight, n.B);
-    /* 6    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k6_deep_s_3(deep_s + n.B*H, deep_s_3, deep_s_a, n.B);
-}
-
-/* one repetition of deep, forward */
-static void pass_forward(const float *p, void *arena, const Plan *at, Dims n, int il)
-{
-    float *deep_s = RT_AT(arena, at->deep_s);               /* [T + 1,B,H] */
-    float *z = (float *)RT_AT(arena, at->z) + il*n.B*n.T*H; /* [B,T,H] */
-
-    /* 2    scan.model:12  s = zeros([B, H]) */
-    k2_deep_s(deep_s, n.B);
-    /* 3..6  scan.model:13  ys = for xt in x along T { */
-    for (ptrdiff_t it = 0; it < n.T; it++)
-        scan_forward_2(p, arena, at, n, il, it);
-    /* 7    scan.model:17  return x + ys */
-    k7_z(z + n.B*n.T*H, z, deep_s + n.B*H, n.B, n.T);
+    /* 3    scan.model:11  s = tanh(wx(xt) + wh(s)) */
+    k3_s_a(s_a, x + it*D, p + P_wx_weight, p + P_wx_bias, n.B, n.T);
+    /* 4    scan.model:11  s_a += s @ wh_weight' */
+    k4_s_a(s_a, s_, p + P_wh_weight, n.B);
+    /* 5    scan.model:11  s = tanh(s_a) */
+    k5_s(s_ + n.B*H, s_a, n.B);
 }
 
 /* training: fills the arena and adds to the sums */
@@ -602,57 +293,34 @@ static void scan_forward(const float *p, const float *x, const float *y, void *a
                          Dims n)
 {
     const Plan at = scan_plan(n);
-    float *z = RT_AT(arena, at.z);               /* [L + 1,B,T,H] */
-    float *last_y_a = RT_AT(arena, at.last_y_a); /* [B,H] */
-    float *guess = RT_AT(arena, at.guess);       /* [B,2] */
-    float *loss_a = RT_AT(arena, at.loss_a);     /* [B,2] */
+    float *d_s = rt_at_f32(arena, at.d_s);       /* [B,H] */
+    float *s_ = rt_at_f32(arena, at.s_);         /* [T + 1,B,H] */
+    float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,T,H] */
 
-    /* 1    scan.model:23  z = first(x) */
-    k1_z(z, x, p + P_first_weight, p + P_first_bias, n.B, n.T);
-    /* 2..7  scan.model:24  for i in 0..L { z = deep[i](z) } */
-    for (int il = 0; il < L; il++)
-        pass_forward(p, arena, &at, n, il);
-    /* 8    scan.model:25  output guess = last(mean(z, over: T)) */
-    k8_last_y_a(last_y_a, z + n.B*n.T*H*L, n.B, n.T);
-    /* 9    scan.model:25  output guess = last(mean(z, over: T)) */
-    k9_guess(guess, last_y_a, p + P_last_weight, p + P_last_bias, n.B);
-    /* 10   scan.model:26  loss = mean((guess - y)^2) + 0.1 * mean(z[:, -1]^2) */
-    k10_sum_loss(loss_a, &s->sum[S_loss], guess, y, n.B);
-    /* 11   scan.model:26  loss = mean((guess - y)^2) + 0.1 * mean(z[:, -1]^2) */
-    k11_sum_loss_b(&s->sum[S_loss_b], z + n.B*n.T*H*L, n.B, n.T);
+    /* 1    scan.model:9  s = zeros([B, H]) */
+    k1_d_s(d_s, n.B);
+    /* 2    scan.model:9  s = 0 */
+    k2_s(s_, n.B);
+    /* 3..5  scan.model:10  states = for xt in x along T { */
+    for (ptrdiff_t it = 0; it < n.T; it++)
+        scan_forward_2(p, x, arena, &at, n, it);
+    /* 6    scan.model:14  loss = mean((states - y)^2) */
+    k6_sum_loss(loss_a, &s->sum[S_loss], s_ + n.B*H, y, n.B, n.T);
 }
 
 /* one repetition of scan, evaluate */
-static void scan_evaluate_2(const float *p, void *arena, const EvalPlan *at, Dims n, int il,
+static void scan_evaluate_2(const float *p, const float *x, void *arena, const EvalPlan *at, Dims n,
                             ptrdiff_t it)
 {
-    float *deep_s_a = RT_AT(arena, at->deep_s_a);                 /* [B,H] */
-    float *z = (float *)RT_AT(arena, at->z) + it*H;               /* [T,H] */
-    const float *p_deep = p + P_deep + il*P_deep_STRIDE;          /* this repetition of deep */
-    float *deep_s = (float *)RT_AT(arena, at->deep_s) + it*n.B*H; /* [B,H] */
+    float *s_a = rt_at_f32(arena, at->s_a);          /* [B,H] */
+    float *s_ = rt_at_f32(arena, at->s_) + it*n.B*H; /* [B,H] */
 
-    /* 3    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k4_deep_s_a(deep_s_a, z, p_deep + P_deep_step_wx_weight, p_deep + P_deep_step_wx_bias, n.B,
-                n.T);
-    /* 4    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k5_deep_s_a(deep_s_a, deep_s, p_deep + P_deep_step_wh_weight, n.B);
-    /* 5    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k26_deep_s(deep_s + n.B*H, deep_s_a, n.B);
-}
-
-/* one repetition of deep, evaluate */
-static void pass_evaluate(const float *p, void *arena, const EvalPlan *at, Dims n, int il)
-{
-    float *deep_s = RT_AT(arena, at->deep_s);   /* [T + 1,B,H] */
-    float *z = RT_AT(arena, at->z);             /* [B,T,H] */
-
-    /* 2    scan.model:12  s = zeros([B, H]) */
-    k2_deep_s(deep_s, n.B);
-    /* 3..5  scan.model:13  ys = for xt in x along T { */
-    for (ptrdiff_t it = 0; it < n.T; it++)
-        scan_evaluate_2(p, arena, at, n, il, it);
-    /* 6    scan.model:17  return x + ys */
-    k27_z(z, deep_s + n.B*H, n.B, n.T);
+    /* 2    scan.model:11  s = tanh(wx(xt) + wh(s)) */
+    k3_s_a(s_a, x + it*D, p + P_wx_weight, p + P_wx_bias, n.B, n.T);
+    /* 3    scan.model:11  s_a += s @ wh_weight' */
+    k4_s_a(s_a, s_, p + P_wh_weight, n.B);
+    /* 4    scan.model:11  s = tanh(s_a) */
+    k5_s(s_ + n.B*H, s_a, n.B);
 }
 
 /* evaluation: adds to the sums */
@@ -660,123 +328,42 @@ static void scan_evaluate(const float *p, const float *x, const float *y, void *
                           Dims n)
 {
     const EvalPlan at = scan_eval_plan(n);
-    float *z = RT_AT(arena, at.z);               /* [B,T,H] */
-    float *last_y_a = RT_AT(arena, at.last_y_a); /* [B,H] */
-    float *guess = RT_AT(arena, at.guess);       /* [B,2] */
+    float *s_ = rt_at_f32(arena, at.s_);        /* [T + 1,B,H] */
 
-    /* 1    scan.model:23  z = first(x) */
-    k1_z(z, x, p + P_first_weight, p + P_first_bias, n.B, n.T);
-    /* 2..6  scan.model:24  for i in 0..L { z = deep[i](z) } */
-    for (int il = 0; il < L; il++)
-        pass_evaluate(p, arena, &at, n, il);
-    /* 7    scan.model:25  output guess = last(mean(z, over: T)) */
-    k8_last_y_a(last_y_a, z, n.B, n.T);
-    /* 8    scan.model:25  output guess = last(mean(z, over: T)) */
-    k9_guess(guess, last_y_a, p + P_last_weight, p + P_last_bias, n.B);
-    /* 9    scan.model:26  loss = mean((guess - y)^2) + 0.1 * mean(z[:, -1]^2) */
-    k28_sum_loss(&s->sum[S_loss], guess, y, n.B);
-    /* 10   scan.model:26  loss = mean((guess - y)^2) + 0.1 * mean(z[:, -1]^2) */
-    k11_sum_loss_b(&s->sum[S_loss_b], z, n.B, n.T);
-}
-
-/* one repetition of scan, outputs */
-static void scan_outputs_2(const float *p, void *arena, const OutputPlan *at, Dims n, int il,
-                           ptrdiff_t it)
-{
-    float *deep_s_a = RT_AT(arena, at->deep_s_a);                 /* [B,H] */
-    float *z = (float *)RT_AT(arena, at->z) + it*H;               /* [T,H] */
-    const float *p_deep = p + P_deep + il*P_deep_STRIDE;          /* this repetition of deep */
-    float *deep_s = (float *)RT_AT(arena, at->deep_s) + it*n.B*H; /* [B,H] */
-
-    /* 3    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k4_deep_s_a(deep_s_a, z, p_deep + P_deep_step_wx_weight, p_deep + P_deep_step_wx_bias, n.B,
-                n.T);
-    /* 4    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k5_deep_s_a(deep_s_a, deep_s, p_deep + P_deep_step_wh_weight, n.B);
-    /* 5    scan.model:8  return tanh(wx(x) + wh(h)) */
-    k26_deep_s(deep_s + n.B*H, deep_s_a, n.B);
-}
-
-/* one repetition of deep, outputs */
-static void pass_outputs(const float *p, void *arena, const OutputPlan *at, Dims n, int il)
-{
-    float *deep_s = RT_AT(arena, at->deep_s);   /* [T + 1,B,H] */
-    float *z = RT_AT(arena, at->z);             /* [B,T,H] */
-
-    /* 2    scan.model:12  s = zeros([B, H]) */
-    k2_deep_s(deep_s, n.B);
-    /* 3..5  scan.model:13  ys = for xt in x along T { */
+    /* 1    scan.model:9  s = zeros([B, H]) */
+    k2_s(s_, n.B);
+    /* 2..4  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = 0; it < n.T; it++)
-        scan_outputs_2(p, arena, at, n, il, it);
-    /* 6    scan.model:17  return x + ys */
-    k27_z(z, deep_s + n.B*H, n.B, n.T);
-}
-
-/* the outputs, for given inputs */
-static void scan_outputs(const float *p, const float *x, float *guess, void *arena, Dims n)
-{
-    const OutputPlan at = scan_output_plan(n);
-    float *z = RT_AT(arena, at.z);               /* [B,T,H] */
-    float *last_y_a = RT_AT(arena, at.last_y_a); /* [B,H] */
-
-    /* 1    scan.model:23  z = first(x) */
-    k1_z(z, x, p + P_first_weight, p + P_first_bias, n.B, n.T);
-    /* 2..6  scan.model:24  for i in 0..L { z = deep[i](z) } */
-    for (int il = 0; il < L; il++)
-        pass_outputs(p, arena, &at, n, il);
-    /* 7    scan.model:25  output guess = last(mean(z, over: T)) */
-    k8_last_y_a(last_y_a, z, n.B, n.T);
-    /* 8    scan.model:25  output guess = last(mean(z, over: T)) */
-    k9_guess(guess, last_y_a, p + P_last_weight, p + P_last_bias, n.B);
+        scan_evaluate_2(p, x, arena, &at, n, it);
+    /* 5    scan.model:14  loss = mean((states - y)^2) */
+    k12_sum_loss(&s->sum[S_loss], s_ + n.B*H, y, n.B, n.T);
 }
 
 /* ---- 6 backward: each step undoes a step of section 5 ------------------- */
 
-/* one repetition of scan, backward */
-static void scan_backward_2(const float *p, float *d_p, void *arena, const Plan *at,
-                            const RtStep *s, Dims n, int il, ptrdiff_t it)
+/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
+ * of the whole update, over all micro-steps and ranks. A parameter that is used twice
+ * gets its second gradient by += . */
+
+/* one repetition of scan, backward: goes on with d_s */
+static void scan_backward_2(const float *p, float *d_p, const float *x, void *arena, const Plan *at,
+                            const RtStep *s, Dims n, ptrdiff_t it)
 {
-    float *d_deep_s = RT_AT(arena, at->d_deep_s);                      /* [B,H] */
-    float *d_z = (float *)RT_AT(arena, at->d_z) + it*H;                /* [T,H] */
-    float *deep_s_3 = (float *)RT_AT(arena, at->deep_s_3) + il*n.B*n.T*H + it*n.B*H; /* [B,H] */
-    float *d_deep_step_wh_y = RT_AT(arena, at->d_deep_step_wh_y);      /* [B,H] */
-    float *d_p_deep = d_p + P_deep + il*P_deep_STRIDE;                 /* this repetition of deep */
-    float *work_d_deep_step_wh_y = RT_AT(arena, at->work_d_deep_step_wh_y); /* [64,H] */
-    const float *p_deep = p + P_deep + il*P_deep_STRIDE;               /* this repetition of deep */
-    float *deep_s_2 = (float *)RT_AT(arena, at->deep_s_2) + il*n.B*n.T*H + it*n.B*H; /* [B,H] */
-    float *d_deep_xt = (float *)RT_AT(arena, at->d_deep_xt) + it*n.B*H; /* [B,H] */
-    float *z = (float *)RT_AT(arena, at->z) + il*n.B*n.T*H + it*H;     /* [T,H] */
+    float *d_s = rt_at_f32(arena, at->d_s);                  /* [B,H] */
+    float *d_states = rt_at_f32(arena, at->d_states) + it*H; /* [T,H] */
+    float *s_ = rt_at_f32(arena, at->s_) + it*n.B*H;         /* [B,H] */
+    float *d_wh_y = rt_at_f32(arena, at->d_wh_y);            /* [B,H] */
+    float *work_d_wh_y = rt_at_f32(arena, at->work_d_wh_y);  /* [RT_CHUNKS,H] */
 
-    /* 18   undoes 6    scan.model:8  d_deep_step_wh_y[B,H] = d_deep_s * (1 - deep_s_3^2) */
-    k18_d_deep_step_wh_y(d_deep_step_wh_y, d_p_deep + P_deep_step_wx_bias, work_d_deep_step_wh_y,
-                         d_deep_s, d_z, deep_s_3, s->add || it < n.T - 1, n.B, n.T);
-    /* 19   undoes 6    scan.model:8  d_deep_s[B,H] = d_deep_step_wh_y @ deep_step_wh_weight */
-    k19_d_deep_s(d_deep_s, d_deep_step_wh_y, p_deep + P_deep_step_wh_weight, n.B);
-    /* 20   undoes 6    scan.model:8  d_deep_step_wh_weight */
-    k20_d_deep_step_wh_weight(d_p_deep + P_deep_step_wh_weight, d_deep_step_wh_y, deep_s_2,
-                              s->add || it < n.T - 1, n.B);
-    /* 21   undoes 5    scan.model:8  d_deep_xt[B,H] = d_deep_step_wh_y @ deep_step_wx_weight */
-    k21_d_deep_xt(d_deep_xt, d_deep_step_wh_y, p_deep + P_deep_step_wx_weight, n.B);
-    /* 22   undoes 5    scan.model:8  d_deep_step_wx_weight[H,H] (+)= d_deep_step_wh_y' @ z */
-    k22_d_deep_step_wx_weight(d_p_deep + P_deep_step_wx_weight, d_deep_step_wh_y, z,
-                              s->add || it < n.T - 1, n.B, n.T);
-}
-
-/* one repetition of deep, backward */
-static void pass_backward(const float *p, float *d_p, void *arena, const Plan *at, const RtStep *s,
-                          Dims n, int il)
-{
-    float *d_deep_s = RT_AT(arena, at->d_deep_s);   /* [B,H] */
-    float *d_z = RT_AT(arena, at->d_z);             /* [B,T,H] */
-    float *d_deep_xt = RT_AT(arena, at->d_deep_xt); /* [T,B,H] */
-
-    /* 17   scan.model:13  d_deep_s[B,H] = 0 */
-    k17_d_deep_s(d_deep_s, n.B);
-    /* 18..22  scan.model:13  ys = for xt in x along T { */
-    for (ptrdiff_t it = n.T - 1; it >= 0; it--)
-        scan_backward_2(p, d_p, arena, at, s, n, il, it);
-    /* 23   undoes 1    scan.model:23  d_z[B,T,H] = d_z + d_deep_xt */
-    k23_d_z(d_z, d_deep_xt, n.B, n.T);
+    /* 8    undoes 5    scan.model:11  d_wh_y = d_s * (1 - s^2) */
+    k8_d_wh_y(d_wh_y, d_p + P_wx_bias, work_d_wh_y, d_s, d_states, s_ + n.B*H,
+              s->add || it < n.T - 1, n.B, n.T);
+    /* 9    undoes 5    scan.model:11  d_s = d_wh_y @ wh_weight */
+    k9_d_s(d_s, d_wh_y, p + P_wh_weight, n.B);
+    /* 10   undoes 5    scan.model:11  d_wh_weight (+)= d_wh_y' @ s */
+    k10_d_wh_weight(d_p + P_wh_weight, d_wh_y, s_, s->add || it < n.T - 1, n.B);
+    /* 11   undoes 4    scan.model:11  d_wx_weight (+)= d_wh_y' @ x */
+    k11_d_wx_weight(d_p + P_wx_weight, d_wh_y, x + it*D, s->add || it < n.T - 1, n.B, n.T);
 }
 
 /* gradients: the first write of an update replaces, later ones add */
@@ -784,33 +371,14 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
                           Dims n)
 {
     const Plan at = scan_plan(n);
-    float *loss_a = RT_AT(arena, at.loss_a);             /* [B,2] */
-    float *d_guess = RT_AT(arena, at.d_guess);           /* [B,2] */
-    float *work_d_guess = RT_AT(arena, at.work_d_guess); /* [64,2] */
-    float *d_last_y_a = RT_AT(arena, at.d_last_y_a);     /* [B,H] */
-    float *last_y_a = RT_AT(arena, at.last_y_a);         /* [B,H] */
-    float *d_z_a = RT_AT(arena, at.d_z_a);               /* [B,H] */
-    float *z = RT_AT(arena, at.z);                       /* [L + 1,B,T,H] */
-    float *d_z = RT_AT(arena, at.d_z);                   /* [B,T,H] */
+    float *loss_a = rt_at_f32(arena, at.loss_a);     /* [B,T,H] */
+    float *d_states = rt_at_f32(arena, at.d_states); /* [B,T,H] */
 
-    /* 12   undoes 10   scan.model:26  d_guess[B,2] = seed_loss * 2 * loss_a */
-    k12_d_guess(d_guess, d_p + P_last_bias, work_d_guess, loss_a, (float)s->seed[S_loss], s->add,
-                n.B);
-    /* 13   undoes 9    scan.model:25  d_last_y_a[B,H] = d_guess @ last_weight */
-    k13_d_last_y_a(d_last_y_a, d_guess, p + P_last_weight, n.B);
-    /* 14   undoes 9    scan.model:25  d_last_weight[2,H] (+)= d_guess' @ last_y_a */
-    k14_d_last_weight(d_p + P_last_weight, d_guess, last_y_a, s->add, n.B);
-    /* 15   undoes 9    scan.model:25  d_z_a[B,H] = d_last_y_a / T */
-    k15_d_z_a(d_z_a, d_last_y_a, n.B, n.T);
-    /* 16   undoes 11   scan.model:26  d_z */
-    k16_d_z(d_z, z + n.B*n.T*H*L, d_z_a, (float)s->seed[S_loss_b], n.B, n.T);
-    /* 17..23  scan.model:24  for i in 0..L { z = deep[i](z) } */
-    for (int il = L - 1; il >= 0; il--)
-        pass_backward(p, d_p, arena, &at, s, n, il);
-    /* 24   undoes 1    scan.model:23  d_first_bias[H] (+)= sum over B,T of d_z */
-    k24_d_first_bias(d_p + P_first_bias, d_z, s->add, n.B, n.T);
-    /* 25   undoes 1    scan.model:23  d_first_weight[H,D] (+)= d_z' @ x */
-    k25_d_first_weight(d_p + P_first_weight, d_z, x, s->add, n.B, n.T);
+    /* 7    undoes 6    scan.model:14  d_states = seed_loss * 2 * loss_a */
+    k7_d_states(d_states, loss_a, (float)s->seed[S_loss], n.B, n.T);
+    /* 8..11  undoes 4..5  scan.model:10  states = for xt in x along T { */
+    for (ptrdiff_t it = n.T - 1; it >= 0; it--)
+        scan_backward_2(p, d_p, x, arena, &at, s, n, it);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */
@@ -854,14 +422,6 @@ static void scan_run_evaluate(RtRun *run, RtStep *s)
     scan_evaluate(run->p, x, y, run->arena, s, n);
 }
 
-static void scan_run_outputs(RtRun *run, RtStep *s)
-{
-    RT_UNUSED(s);
-    const Dims n = scan_dims(run->dims);
-    const float *x = run->inputs[0];
-    scan_outputs(run->p, x, run->outputs[0], run->arena, n);
-}
-
 /* ---- 8 model table ------------------------------------------------------ */
 
 static const RtDim scan_sizes[] = {
@@ -870,23 +430,17 @@ static const RtDim scan_sizes[] = {
 };
 
 static const RtInput scan_inputs[] = {
-    { .name = "x", .type = RT_F32, .rank = 3, .where = "scan.model:19" },
-    { .name = "y", .type = RT_F32, .rank = 2, .where = "scan.model:19" },
-};
-
-static const RtOutput scan_output_table[] = {
-    { .name = "guess", .rank = 2, .needs = 0x1, .where = "scan.model:25" },
+    { .name = "x", .type = RT_F32, .rank = 3, .where = "scan.model:6" },
+    { .name = "y", .type = RT_F32, .rank = 3, .where = "scan.model:6" },
 };
 
 static const RtSlot scan_means[] = {
-    { .name = "loss", .text = "mean((guess - y)^2)",
-      .weight = 1.0, .where = "scan.model:26" },
-    { .name = "loss_b", .text = "mean(z[:, -1]^2)",
-      .weight = 0.1, .where = "scan.model:26" },
+    { .name = "loss", .text = "mean((states - y)^2)",
+      .weight = 1.0, .where = "scan.model:14" },
 };
 
 static const RtObjective scan_objectives[] = {
-    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_ADAMW, .where = "scan.model:26" },
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_ADAMW, .where = "scan.model:14" },
 };
 
 static const char *scan_check_dims(const ptrdiff_t *dims)
@@ -908,20 +462,8 @@ static void scan_input_shape(const ptrdiff_t *dims, int input, ptrdiff_t *shape)
         break;
     case 1:
         shape[0] = n.B;
-        shape[1] = 2;
-        break;
-    default:
-        break;
-    }
-}
-
-static void scan_output_shape(const ptrdiff_t *dims, int output, ptrdiff_t *shape)
-{
-    const Dims n = scan_dims(dims);
-    switch (output) {
-    case 0:
-        shape[0] = n.B;
-        shape[1] = 2;
+        shape[1] = n.T;
+        shape[2] = H;
         break;
     default:
         break;
@@ -935,20 +477,17 @@ static size_t scan_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
         return scan_plan(n).bytes;
     if (entry == RT_ENTRY_EVAL)
         return scan_eval_plan(n).bytes;
-    if (entry == RT_ENTRY_OUTPUT)
-        return scan_output_plan(n).bytes;
     return 0;
 }
 
 const RtModel scan = {
     .name = "scan",
-    .source = "scan.model", .source_crc = 0x5ce82c0cu,
+    .source = "scan.model", .source_crc = 0x3f035e97u,
     .real = RT_F32,
     .dims = scan_sizes, .n_dims = 2,
-    .params = scan_params, .n_params = 7, .n_elems = P_COUNT,
+    .params = scan_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = scan_inputs, .n_inputs = 2,
-    .outputs = scan_output_table, .n_outputs = 1,
-    .slots = scan_means, .n_slots = 2,
+    .slots = scan_means, .n_slots = 1,
     .objectives = scan_objectives, .n_objectives = 1,
     .train = {
         .reader = NULL, .path = NULL, .val_path = NULL,
@@ -964,11 +503,9 @@ const RtModel scan = {
     },
     .check_dims = scan_check_dims,
     .input_shape = scan_input_shape,
-    .output_shape = scan_output_shape,
     .arena_bytes = scan_arena_bytes,
     .step = scan_step,
     .evaluate = scan_run_evaluate,
-    .forward = scan_run_outputs,
 };
 
 #ifndef RT_LIBRARY

@@ -12,8 +12,8 @@
 /* ---- 1 dimensions ------------------------------------------------------- */
 
 enum {                                  /* fixed when the model was compiled */
-    D = 4,                              /* input width              tiny.model:2 */
-    O = 2,                              /* output width             tiny.model:2 */
+    D = 4,                              /* input width   tiny.model:2 */
+    O = 2,                              /* output width  tiny.model:2 */
 };
 
 typedef struct {                        /* known when the program starts */
@@ -37,15 +37,20 @@ static const RtParam tiny_params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
+/* One arena holds what steps hand on. Values that do not live at the same time share a
+ * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
+ * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
+ * partial sums, a row per range of rows (section 4). */
+
 /* The arena of a training step: 1.2 KiB at B = 32.
  * Offsets and bytes are those at these sizes; written and last read are steps.
  *
- *   buffer      shape   type      offset       bytes  written  last read
- *   h_a         [B,O]   f32            0         256        1          2
- *   h           [B,O]   f32          512         256        2          3
- *   loss_a      [B,O]   f32          768         256        2          3
- *   d_h_a       [B,O]   f32         1024         256        3          4
- *   work_d_h_a  [64,O]  f32            0         512        3          3  over h_a
+ *   buffer      shape          type      offset       bytes  written  last read
+ *   h_a         [B,O]          f32            0         256        1          2
+ *   h           [B,O]          f32          512         256        2          3
+ *   loss_a      [B,O]          f32          768         256        2          3
+ *   d_h_a       [B,O]          f32         1024         256        3          4
+ *   work_d_h_a  [RT_CHUNKS,O]  f32            0         512        3          3  over h_a
  */
 
 typedef struct { size_t h_a, h, loss_a, d_h_a, work_d_h_a, bytes; } Plan;
@@ -55,7 +60,7 @@ static Plan tiny_plan(Dims n)
     Plan at;
     at.h_a        = 0;
     at.work_d_h_a = 0;
-    at.h          = at.work_d_h_a + RT_SIZE(float, 64*O);
+    at.h          = at.work_d_h_a + RT_SIZE(float, RT_CHUNKS*O);
     at.h          = rt_above(at.h, at.h_a + RT_SIZE(float, n.B*O));
     at.loss_a     = at.h + RT_SIZE(float, n.B*O);
     at.d_h_a      = at.loss_a + RT_SIZE(float, n.B*O);
@@ -83,9 +88,9 @@ static EvalPlan tiny_eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas; sums that
- * threads share are made in fixed chunks and added in order (rt.h), so that the number of
- * threads changes no bit. */
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
+ * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
+ * result, and added in order: the number of threads changes no bit (rt.h). */
 
 /* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8   matmul+add */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
@@ -122,6 +127,8 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
+/* ---- of the backward pass ---- */
+
 /* d_h_a[B,O] = d_h * (1 - h^2)
  * d_b[O] (+)= sum over B of d_h_a
  * where d_h = seed_loss * 2 * loss_a
@@ -157,6 +164,8 @@ static void k4_d_w(float *restrict d_w, const float *restrict x, const float *re
     const RtMatmul shape = { .m = D, .n = O, .k = B, .ta = true, .add = add };
     rt_matmul_f32(d_w, x, d_h_a, shape);
 }
+
+/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
 
 /* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9   tanh+sub+mul+sum */
 static void k5_sum_loss(double *restrict sum_loss, const float *restrict h_a,
@@ -196,12 +205,12 @@ static void tiny_forward(const float *p, const float *x, const float *y, void *a
                          Dims n)
 {
     const Plan at = tiny_plan(n);
-    float *h_a = RT_AT(arena, at.h_a);          /* [B,O] */
-    float *h = RT_AT(arena, at.h);              /* [B,O] */
-    float *loss_a = RT_AT(arena, at.loss_a);    /* [B,O] */
+    float *h_a = rt_at_f32(arena, at.h_a);       /* [B,O] */
+    float *h = rt_at_f32(arena, at.h);           /* [B,O] */
+    float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,O] */
 
     k1_h_a(h_a, x, p + P_w, p + P_b, n.B);          /* 1    tiny.model:8  h = tanh(x @ w + b) */
-    k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:8  h = tanh(x @ w + b) */
+    k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:8  h = tanh(h_a) */
 }
 
 /* evaluation: adds to the sums */
@@ -209,7 +218,7 @@ static void tiny_evaluate(const float *p, const float *x, const float *y, void *
                           Dims n)
 {
     const EvalPlan at = tiny_eval_plan(n);
-    float *h_a = RT_AT(arena, at.h_a);          /* [B,O] */
+    float *h_a = rt_at_f32(arena, at.h_a);      /* [B,O] */
 
     k1_h_a(h_a, x, p + P_w, p + P_b, n.B);      /* 1    tiny.model:8  h = tanh(x @ w + b) */
     k5_sum_loss(&s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:9  loss = mean((h - y)^2) */
@@ -217,18 +226,22 @@ static void tiny_evaluate(const float *p, const float *x, const float *y, void *
 
 /* ---- 6 backward: each step undoes a step of section 5 ------------------- */
 
+/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
+ * of the whole update, over all micro-steps and ranks. A parameter that is used twice
+ * gets its second gradient by += . */
+
 /* gradients: the first write of an update replaces, later ones add */
 static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep *s, Dims n)
 {
     const Plan at = tiny_plan(n);
-    float *loss_a = RT_AT(arena, at.loss_a);         /* [B,O] */
-    float *h = RT_AT(arena, at.h);                   /* [B,O] */
-    float *d_h_a = RT_AT(arena, at.d_h_a);           /* [B,O] */
-    float *work_d_h_a = RT_AT(arena, at.work_d_h_a); /* [64,O] */
+    float *loss_a = rt_at_f32(arena, at.loss_a);         /* [B,O] */
+    float *h = rt_at_f32(arena, at.h);                   /* [B,O] */
+    float *d_h_a = rt_at_f32(arena, at.d_h_a);           /* [B,O] */
+    float *work_d_h_a = rt_at_f32(arena, at.work_d_h_a); /* [RT_CHUNKS,O] */
 
-    /* 3    undoes 2    tiny.model:8  d_h_a[B,O] = d_h * (1 - h^2) */
+    /* 3    undoes 2    tiny.model:8  d_h_a = d_h * (1 - h^2) */
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
-    /* 4    undoes 1    tiny.model:8  d_w[D,O] (+)= x' @ d_h_a */
+    /* 4    undoes 1    tiny.model:8  d_w (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
 }
 

@@ -1,0 +1,107 @@
+/* plan_share.c -- the outputs in the places of an evaluation.
+ *
+ * In: the planned routines "eval" and "output". Out: where the steps of the second are some of the
+ * steps of the first, in their order and on corresponding buffers, both use one plan, and a loop
+ * that is the same in both has one function.
+ *
+ *     eval     1 x   2..10 block   11 ln_f   12 logits   13 loss
+ *     output   1 x   2..10 block   11 ln_f   12 logits               -> places of eval
+ *
+ * The idea: what lives in a part of the steps lives no longer than in all of them, so places that
+ * never overlap in the evaluation do not overlap here. A result that the caller receives needs no
+ * place.
+ */
+#include "pass/kernel.h"
+
+typedef struct {
+    Buffer **twin; /* by id of the output's buffers: the one of the evaluation */
+    bool *taken;   /* by id of the evaluation's buffers */
+} Pairs;
+
+static bool same_dim(const Dim *a, const Dim *b)
+{
+    return a == NULL || b == NULL ? a == b : dim_same(a, b);
+}
+
+static bool pair_buffers(Pairs *p, Buffer *a, Buffer *b)
+{
+    if (a->kind != BUF_ARENA)
+        return (a->kind == b->kind && a->index == b->index)
+               || (a->kind == BUF_OUTPUT && b->kind == BUF_ARENA);
+    if (b->kind != BUF_ARENA || a->dtype != b->dtype || !type_same(a->type, b->type))
+        return false;
+    if (p->twin[a->id])
+        return p->twin[a->id] == b;
+    if (p->taken[b->id])
+        return false;
+    p->twin[a->id] = b;
+    p->taken[b->id] = true;
+    return true;
+}
+
+static bool pair_operands(Pairs *p, const Step *a, const Step *b)
+{
+    for (int i = 0; i < a->kernel->args.len; i++) {
+        const Operand *x = &a->operands[i], *y = &b->operands[i];
+        if (!pair_buffers(p, x->buffer, y->buffer) || !same_dim(x->offset, y->offset))
+            return false;
+        for (int d = 0; d < a->depth; d++)
+            if (!same_dim(x->loop_stride[d], y->loop_stride[d]))
+                return false;
+    }
+    return true;
+}
+
+static bool pair_steps(Pairs *p, const Steps *part, const Steps *all, bool whole);
+
+static bool pair_step(Pairs *p, Step *a, Step *b)
+{
+    if (a->kernel || b->kernel)
+        return a->kernel == b->kernel && pair_operands(p, a, b);
+    if (!dim_same(a->loop->trip, b->loop->trip) || a->loop->reverse != b->loop->reverse
+        || a->loop->stack != b->loop->stack || a->loop->name != b->loop->name
+        || !pair_steps(p, &a->body, &b->body, true))
+        return false;
+    a->twin = b;
+    return true;
+}
+
+static bool pair_steps(Pairs *p, const Steps *part, const Steps *all, bool whole)
+{
+    int k = 0;
+    if (whole && part->len != all->len)
+        return false;
+    for (int i = 0; i < part->len; i++, k++) {
+        while (k < all->len && part->at[i]->kernel != all->at[k]->kernel)
+            k++;
+        if (k == all->len || !pair_step(p, part->at[i], all->at[k]))
+            return false;
+    }
+    return true;
+}
+
+static void forget_loops(Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        steps->at[i]->twin = NULL;
+        forget_loops(&steps->at[i]->body);
+    }
+}
+
+void plan_share(KernelProgram *kp)
+{
+    Routine *part = kp->output, *all = kp->eval;
+    if (!part || !all)
+        return;
+    Arena *a = kp->program->cx->scratch;
+    Pairs p = { NEW_ARRAY(a, Buffer *, part->buffers.len + 1),
+                NEW_ARRAY(a, bool, all->buffers.len + 1) };
+    if (!pair_steps(&p, &part->steps, &all->steps, false)) {
+        forget_loops(&part->steps);
+        return;
+    }
+    part->shares = all;
+    part->arena_bytes = all->arena_bytes;
+    for (int i = 0; i < part->buffers.len; i++)
+        part->buffers.at[i]->twin = p.twin[i];
+}

@@ -1,0 +1,640 @@
+/* heads.c -- generated from heads.model by gradcc 0.1.
+ * Do not edit: edit the model.
+ *
+ * command   gradcc --emit=c heads.model
+ * source    heads.model, 13 lines, crc32 07bee3cf
+ * contents  1 dimensions  2 parameters  3 memory map  4 kernels
+ *           5 forward     6 backward    7 step        8 model table
+ * size      280 parameters; arena 74 KiB at B = 16, T = 16, full at step 10 of 14
+ */
+#include "rt.h"
+
+/* ---- 1 dimensions ------------------------------------------------------- */
+
+enum {                                  /* fixed when the model was compiled */
+    V = 11,                             /* tokens    heads.model:2 */
+    C = 8,                              /* channels  heads.model:2 */
+    H = 2,                              /* heads     heads.model:2 */
+};
+
+typedef struct {                        /* known when the program starts */
+    ptrdiff_t B;                        /* samples in a micro-step  heads.model:3 */
+    ptrdiff_t T;                        /* tokens of a window       heads.model:4 */
+} Dims;
+
+/* ---- 2 parameters ------------------------------------------------------- */
+
+enum {                                  /* first element in the flat buffer */
+    P_wte_weight = 0,                   /* [V,C]          heads.model:7 */
+    P_qkv_weight = P_wte_weight + V*C,  /* [3*C,C]        heads.model:8 */
+    P_COUNT = P_qkv_weight + 3*C*C,
+};
+
+static const RtParam heads_params[] = {
+    { .path = "wte.weight", .role = RT_EMBEDDING, .decay = true, .rank = 2, .shape = { V, C },
+      .at = P_wte_weight, .init = { RT_NORMAL, 0.02 }, .where = "heads.model:7" },
+    { .path = "qkv.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { 3*C, C },
+      .at = P_qkv_weight, .init = { RT_UNIFORM, 0.35355339059327373 }, .where = "heads.model:8" },
+};
+
+/* ---- 3 memory map ------------------------------------------------------- */
+
+/* One arena holds what steps hand on. Values that do not live at the same time share a
+ * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
+ * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
+ * partial sums, a row per range of rows (section 4). */
+
+/* The arena of a training step: 74 KiB at B = 16, T = 16.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
+ *
+ *   buffer       shape        type      offset       bytes  written  last read
+ *   wte          [B,T,C]      f32        49152        8192        1         13
+ *   qkv_y        [B,T,3*C]    f32            0       24576        2         11
+ *   y            [B,H,T,C/H]  f32        57344        8192        3         11
+ *   y_logsumexp  [B,H,T]      f32        73728        2048        3         11
+ *   z_a          [B,T,C]      bool       44032        2048        4         10
+ *   z            [B,T,C]      f32        35840        8192        4          9
+ *   logsumexp_a  [B*T,V]      f32        24576       11264        5          7
+ *   logsumexp    [B,T]        f32        46080        1024        6          7
+ *   d_z_a        [B,T,V]      f32        24576       11264        7          9
+ *       in place of logsumexp_a
+ *   d_z          [B,T,C]      f32        65536        8192        8         10
+ *   d_y          [B,T,H,C/H]  f32        65536        8192       10         11  in place of d_z
+ *   d_qkv_y      [B*T,3*C]    f32        24576       24576       11         13  over z_a, z, ...
+ *   d_wte        [B,T,C]      f32            0        8192       12         14  over qkv_y
+ */
+
+typedef struct { size_t wte, qkv_y, y, y_logsumexp, z_a, z, logsumexp_a, logsumexp, d_z_a, d_z, d_y,
+        d_qkv_y, d_wte, bytes; } Plan;
+
+static Plan heads_plan(Dims n)
+{
+    Plan at;
+    at.qkv_y       = 0;
+    at.logsumexp_a = at.qkv_y + RT_SIZE(float, 3*n.B*n.T*C);
+    at.z           = at.logsumexp_a + RT_SIZE(float, n.B*n.T*V);
+    at.z_a         = at.z + RT_SIZE(float, n.B*n.T*C);
+    at.logsumexp   = at.z_a + RT_SIZE(bool, n.B*n.T*C);
+    at.d_wte       = 0;
+    at.d_qkv_y     = at.d_wte + RT_SIZE(float, n.B*n.T*C);
+    at.d_qkv_y     = rt_above(at.d_qkv_y, at.qkv_y + RT_SIZE(float, 3*n.B*n.T*C));
+    at.wte         = at.logsumexp + RT_SIZE(float, n.B*n.T);
+    at.wte         = rt_above(at.wte, at.d_qkv_y + RT_SIZE(float, 3*n.B*n.T*C));
+    at.y           = at.wte + RT_SIZE(float, n.B*n.T*C);
+    at.d_z         = at.y + RT_SIZE(float, n.B*n.T*C);
+    at.y_logsumexp = at.d_z + RT_SIZE(float, n.B*n.T*C);
+    at.d_z_a       = at.logsumexp_a;
+    at.d_y         = at.d_z;
+    at.bytes       = at.y_logsumexp + RT_SIZE(float, n.B*n.T*H);
+    return at;
+}
+
+/* The arena of an evaluation: 34 KiB at B = 16, T = 16.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
+ *
+ *   buffer       shape      type      offset       bytes  written  last read
+ *   wte          [B,T,C]    f32        24576        8192        1          2
+ *   qkv_y        [B,T,3*C]  f32            0       24576        2          3
+ *   y            [B*T,C]    f32        24576        8192        3          4  over wte
+ *   y_logsumexp  [B,H,T]    f32        32768        2048        3          3
+ *   loss_a       [B*T,V]    f32            0       11264        4          5  over qkv_y
+ */
+
+typedef struct { size_t wte, qkv_y, y, y_logsumexp, loss_a, bytes; } EvalPlan;
+
+static EvalPlan heads_eval_plan(Dims n)
+{
+    EvalPlan at;
+    at.qkv_y       = 0;
+    at.wte         = at.qkv_y + RT_SIZE(float, 3*n.B*n.T*C);
+    at.loss_a      = 0;
+    at.y           = at.loss_a + RT_SIZE(float, n.B*n.T*V);
+    at.y           = rt_above(at.y, at.qkv_y + RT_SIZE(float, 3*n.B*n.T*C));
+    at.y_logsumexp = at.y + RT_SIZE(float, n.B*n.T*C);
+    at.bytes       = at.wte + RT_SIZE(float, n.B*n.T*C);
+    at.bytes       = rt_above(at.bytes, at.y_logsumexp + RT_SIZE(float, n.B*n.T*H));
+    return at;
+}
+
+/* ---- 4 kernels ---------------------------------------------------------- */
+
+/* One function per kernel, in the order of first use. (+)= : the first write of an update
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
+ * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
+ * result, and added in order: the number of threads changes no bit (rt.h). */
+
+/* wte[B,T,C] = wte_weight[tokens[B,T]]           heads.model:9   gather */
+static void k1_wte(float *restrict wte, const int32_t *restrict tokens,
+                   const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
+{
+    RT_PARALLEL_FOR(1, B*T*C)
+    for (ptrdiff_t i = 0; i < B*T; i++) {
+        const int32_t a = tokens[i];
+        RT_SIMD()
+        for (int ic = 0; ic < C; ic++)
+            wte[i*C + ic] = wte_weight[(ptrdiff_t)a*C + ic];
+    }
+}
+
+/* qkv_y[B,T,3*C] = wte[B,T,C] @ qkv_weight[3*C,C]'  heads.model:9   matmul */
+static void k2_qkv_y(float *restrict qkv_y, const float *restrict wte,
+                     const float *restrict qkv_weight, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = B*T, .n = 3*C, .k = C, .tb = true };
+    rt_matmul_f32(qkv_y, wte, qkv_weight, shape);
+}
+
+/* y, y_logsumexp = attention(q, k, v of qkv_y, causal)  heads.model:10   attention */
+static void k3_y(float *restrict y, float *restrict y_logsumexp, const float *q, const float *k,
+                 const float *v, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtAttention shape = { .B = B, .H = H, .T = T, .S = T, .D = C/H, .E = C/H,
+                                .scale = 1 / sqrt((double)(C/H)), .causal = true,
+                                .q = { 3*T*C, C/H, 3*C }, .k = { 3*T*C, C/H, 3*C },
+                                .v = { 3*T*C, C/H, 3*C }, .y = { T*C, T*C/H, C/H } };
+    rt_attention_f32(y, y_logsumexp, q, k, v, shape);
+}
+
+/* z_a[B,T,C] = uniform < 0.8
+ * z[B,T,C] = where(z_a, y * 1.25, 0)
+ * heads.model:11   uniform+lt+mul+where */
+static void k4_z(bool *restrict z_a, float *restrict z, const float *restrict y, RtKey key,
+                 int64_t sample, ptrdiff_t B, ptrdiff_t T)
+{
+    RT_PARALLEL_FOR(3, B*T*C)
+    for (ptrdiff_t ib = 0; ib < B; ib++)
+        for (ptrdiff_t it = 0; it < T; it++)
+            for (int ih = 0; ih < H; ih++) {
+                RT_SIMD()
+                for (int i3 = 0; i3 < C/H; i3++) {
+                    const float a = rt_uniform_f32(key, 0xd0012963bda11c1eu,
+                            (uint64_t)(sample + ib), (uint64_t)(it*C + ih*(C/H) + i3));
+                    const bool b = a < 0.8f;
+                    z_a[ib*T*C + it*C + ih*(C/H) + i3] = b;
+                    z[ib*T*C + it*C + ih*(C/H) + i3] = b ? y[ib*T*C + it*(C/H) + ih*(T*C/H) + i3] *
+                            1.25f : 0.0f;
+                }
+            }
+}
+
+/* logsumexp_a[B*T,V] = z[B,T,C] @ wte_weight[V,C]'  heads.model:12   matmul */
+static void k5_logsumexp_a(float *restrict logsumexp_a, const float *restrict z,
+                           const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = B*T, .n = V, .k = C, .tb = true };
+    rt_matmul_f32(logsumexp_a, z, wte_weight, shape);
+}
+
+/* logsumexp[B,T] = max over V of logsumexp_a + log(sum over V of
+ *         exp(logsumexp_a - (max over V of logsumexp_a)))
+ * sum_loss += sum over B,T of where(0 <= targets, logsumexp -
+ *         (sum over V of where(0..V == targets, logsumexp_a, 0)), 0)
+ * heads.model:12   amax+sub+exp+sum+log+add+... */
+static void k6_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
+                         const float *restrict logsumexp_a, const int32_t *restrict targets,
+                         ptrdiff_t B, ptrdiff_t T)
+{
+    const int chunks = rt_chunks(B*T);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*T*V)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*T, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*T, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        for (ptrdiff_t i = from; i < to; i++) {
+            const int32_t a = targets[i];
+            float max = -INFINITY;
+            float sum = 0;
+            RT_SIMD(reduction(+:sum) reduction(max:max))
+            for (int iv = 0; iv < V; iv++) {
+                const float b = logsumexp_a[i*V + iv];
+                max = rt_max(max, b);
+                sum += iv == a ? b : 0.0f;
+            }
+            float b = 0;
+            RT_SIMD(reduction(+:b))
+            for (int iv = 0; iv < V; iv++)
+                b += rt_exp(logsumexp_a[i*V + iv] - max);
+            const float c = max + rt_log(b);
+            logsumexp[i] = c;
+            total_sum_loss += (double)(0 <= a ? c - sum : 0.0f);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* ---- of the backward pass ---- */
+
+/* d_z_a[B,T,V] = where(0 <= targets, where(0 <= targets, seed_loss, 0) *
+ *         (exp(logsumexp_a - logsumexp) - (0..V == targets)), 0)
+ * heads.model:12   gradient of k6, le+where+sub+exp+eq+mul */
+static void k7_d_z_a(float *d_z_a, const int32_t *restrict targets, const float *logsumexp_a,
+                     const float *restrict logsumexp, float seed_loss, ptrdiff_t B, ptrdiff_t T)
+{
+    RT_PARALLEL_FOR(1, B*T*V)
+    for (ptrdiff_t i = 0; i < B*T; i++) {
+        const int32_t a = targets[i];
+        const bool b = 0 <= a;
+        const float c = b ? seed_loss : 0.0f;
+        const float d = logsumexp[i];
+        RT_SIMD()
+        for (int iv = 0; iv < V; iv++) {
+            const float e = c * (rt_exp(logsumexp_a[i*V + iv] - d) - (float)(iv == a));
+            d_z_a[i*V + iv] = b ? e : 0.0f;
+        }
+    }
+}
+
+/* d_z[B,T,C] = d_z_a[B,T,V] @ wte_weight[V,C]    heads.model:12   gradient of k5, matmul */
+static void k8_d_z(float *restrict d_z, const float *restrict d_z_a,
+                   const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = B*T, .n = C, .k = V };
+    rt_matmul_f32(d_z, d_z_a, wte_weight, shape);
+}
+
+/* d_wte_weight[V,C] (+)= d_z_a[B,T,V]' @ z[B,T,C]  heads.model:12   gradient of k5, matmul */
+static void k9_d_wte_weight(float *restrict d_wte_weight, const float *restrict d_z_a,
+                            const float *restrict z, bool add, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = V, .n = C, .k = B*T, .ta = true, .add = add };
+    rt_matmul_f32(d_wte_weight, d_z_a, z, shape);
+}
+
+/* d_y[B,T,C] = where(z_a[B,T,C], d_z[B*T,C] * 1.25, 0)
+ * heads.model:11   gradient of k4, mul+where */
+static void k10_d_y(float *d_y, const bool *restrict z_a, const float *d_z, ptrdiff_t B,
+                    ptrdiff_t T)
+{
+    RT_PARALLEL_SIMD(B*T*C)
+    for (ptrdiff_t i = 0; i < B*T*C; i++)
+        d_y[i] = z_a[i] ? d_z[i] * 1.25f : 0.0f;
+}
+
+/* d_q, d_k, d_v of d_qkv_y = gradient of attention(q, k, v of qkv_y, causal)
+ * heads.model:10   gradient of k3, attention_grad */
+static void k11_d_qkv_y(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
+                        const float *v, const float *restrict y, const float *restrict y_logsumexp,
+                        const float *restrict d_y, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtAttention shape = { .B = B, .H = H, .T = T, .S = T, .D = C/H, .E = C/H,
+                                .scale = 1 / sqrt((double)(C/H)), .causal = true,
+                                .q = { 3*T*C, C/H, 3*C }, .k = { 3*T*C, C/H, 3*C },
+                                .v = { 3*T*C, C/H, 3*C }, .y = { T*C, T*C/H, C/H },
+                                .d_q = { 3*T*C, C/H, 3*C }, .d_k = { 3*T*C, C/H, 3*C },
+                                .d_v = { 3*T*C, C/H, 3*C }, .d_y = { T*C, C/H, C } };
+    rt_attention_grad_f32(d_q, d_k, d_v, q, k, v, y, y_logsumexp, d_y, shape);
+}
+
+/* d_wte[B,T,C] = d_qkv_y[B,T,3*C] @ qkv_weight[3*C,C]  heads.model:9   gradient of k2, matmul */
+static void k12_d_wte(float *restrict d_wte, const float *restrict d_qkv_y,
+                      const float *restrict qkv_weight, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = B*T, .n = C, .k = 3*C };
+    rt_matmul_f32(d_wte, d_qkv_y, qkv_weight, shape);
+}
+
+/* d_qkv_weight[3*C,C] (+)= d_qkv_y[B,T,3*C]' @ wte[B,T,C]
+ * heads.model:9   gradient of k2, matmul */
+static void k13_d_qkv_weight(float *restrict d_qkv_weight, const float *restrict d_qkv_y,
+                             const float *restrict wte, bool add, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = 3*C, .n = C, .k = B*T, .ta = true, .add = add };
+    rt_matmul_f32(d_qkv_weight, d_qkv_y, wte, shape);
+}
+
+/* d_wte_weight[V,C] += rows d_wte[B*T,C] added at tokens[B,T]
+ * heads.model:9   gradient of k2, scatter */
+static void k14_d_wte_weight(float *restrict d_wte_weight, const int32_t *restrict tokens,
+                             const float *restrict d_wte, ptrdiff_t B, ptrdiff_t T)
+{
+    RT_PARALLEL_FOR(1, B*T*C)
+    for (int block = 0; block < C; block += RT_COLUMNS) {
+        const int end = rt_min(block + RT_COLUMNS, C);
+        for (ptrdiff_t i = 0; i < B*T; i++) {
+            float *to_row = d_wte_weight + (ptrdiff_t)tokens[i]*C;
+            RT_SIMD()
+            for (int j = block; j < end; j++)
+                to_row[j] += d_wte[i*C + j];
+        }
+    }
+}
+
+/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+
+/* y, y_logsumexp = attention(q, k, v of qkv_y, causal)  heads.model:10   attention */
+static void k15_y(float *restrict y, float *restrict y_logsumexp, const float *q, const float *k,
+                  const float *v, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtAttention shape = { .B = B, .H = H, .T = T, .S = T, .D = C/H, .E = C/H,
+                                .scale = 1 / sqrt((double)(C/H)), .causal = true,
+                                .q = { 3*T*C, C/H, 3*C }, .k = { 3*T*C, C/H, 3*C },
+                                .v = { 3*T*C, C/H, 3*C }, .y = { T*C, C/H, C } };
+    rt_attention_f32(y, y_logsumexp, q, k, v, shape);
+}
+
+/* loss_a[B*T,V] = y[B*T,C] @ wte_weight[V,C]'    heads.model:12   matmul */
+static void k16_loss_a(float *restrict loss_a, const float *restrict y,
+                       const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
+{
+    const RtMatmul shape = { .m = B*T, .n = V, .k = C, .tb = true };
+    rt_matmul_f32(loss_a, y, wte_weight, shape);
+}
+
+/* sum_loss += sum over B,T of where(0 <= targets, max over V of loss_a +
+ *         log(sum over V of exp(loss_a - (max over V of loss_a))) -
+ *         (sum over V of where(0..V == targets, loss_a, 0)), 0)
+ * heads.model:12   amax+sub+exp+sum+eq+where+... */
+static void k17_sum_loss(double *restrict sum_loss, const float *restrict loss_a,
+                         const int32_t *restrict targets, ptrdiff_t B, ptrdiff_t T)
+{
+    const int chunks = rt_chunks(B*T);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*T*V)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*T, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*T, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        for (ptrdiff_t i = from; i < to; i++) {
+            const int32_t a = targets[i];
+            float max = -INFINITY;
+            float sum = 0;
+            RT_SIMD(reduction(+:sum) reduction(max:max))
+            for (int iv = 0; iv < V; iv++) {
+                const float b = loss_a[i*V + iv];
+                max = rt_max(max, b);
+                sum += iv == a ? b : 0.0f;
+            }
+            float b = 0;
+            RT_SIMD(reduction(+:b))
+            for (int iv = 0; iv < V; iv++)
+                b += rt_exp(loss_a[i*V + iv] - max);
+            total_sum_loss += (double)(0 <= a ? max + rt_log(b) - sum : 0.0f);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* count_loss += sum over B,T of (0 <= targets[B,T])  heads.model:12   le+sum */
+static void k18_count_loss(double *restrict count_loss, const int32_t *restrict targets,
+                           ptrdiff_t B, ptrdiff_t T)
+{
+    const int chunks = rt_chunks(B*T);
+    double part_count_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*T)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*T, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*T, chunk + 1, chunks);
+        double total_count_loss = 0;
+        RT_SIMD(reduction(+:total_count_loss))
+        for (ptrdiff_t i = from; i < to; i++)
+            total_count_loss += (double)(float)(0 <= targets[i]);
+        part_count_loss[chunk] = total_count_loss;
+    }
+    *count_loss += rt_sum_chunks(part_count_loss, chunks);
+}
+
+/* ---- 5 forward ---------------------------------------------------------- */
+
+enum {                                  /* means over the data: places in RtStep */
+    S_loss = 0,                         /* mean(cross_entropy(z @ wt...  heads.model:12 */
+};
+
+/* what the means divide by, over one micro-step */
+static void heads_count(const int32_t *targets, RtStep *s, Dims n)
+{
+    /* 1    heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: target... */
+    k18_count_loss(&s->count[S_loss], targets, n.B, n.T);
+}
+
+/* training: fills the arena and adds to the sums */
+static void heads_forward(const float *p, const int32_t *tokens, const int32_t *targets,
+                          void *arena, RtStep *s, Dims n)
+{
+    const Plan at = heads_plan(n);
+    float *wte = rt_at_f32(arena, at.wte);                 /* [B,T,C] */
+    float *qkv_y = rt_at_f32(arena, at.qkv_y);             /* [B,T,3*C] */
+    float *y = rt_at_f32(arena, at.y);                     /* [B,H,T,C/H] */
+    float *y_logsumexp = rt_at_f32(arena, at.y_logsumexp); /* [B,H,T] */
+    bool *z_a = rt_at_bool(arena, at.z_a);                 /* [B,T,C] */
+    float *z = rt_at_f32(arena, at.z);                     /* [B,T,C] */
+    float *logsumexp_a = rt_at_f32(arena, at.logsumexp_a); /* [B*T,V] */
+    float *logsumexp = rt_at_f32(arena, at.logsumexp);     /* [B,T] */
+
+    /* 1    heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
+    k1_wte(wte, tokens, p + P_wte_weight, n.B, n.T);
+    /* 2    heads.model:9  qkv_y = wte @ qkv_weight' */
+    k2_qkv_y(qkv_y, wte, p + P_qkv_weight, n.B, n.T);
+    /* 3    heads.model:10  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
+    k3_y(y, y_logsumexp, qkv_y, qkv_y + C, qkv_y + 2*C, n.B, n.T);
+    /* 4    heads.model:11  z = dropout(merge_heads(y), 0.2) */
+    k4_z(z_a, z, y, s->key, s->sample, n.B, n.T);
+    /* 5    heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: target... */
+    k5_logsumexp_a(logsumexp_a, z, p + P_wte_weight, n.B, n.T);
+    /* 6    heads.model:12  logsumexp, sum_loss */
+    k6_logsumexp(logsumexp, &s->sum[S_loss], logsumexp_a, targets, n.B, n.T);
+}
+
+/* evaluation: adds to the sums */
+static void heads_evaluate(const float *p, const int32_t *tokens, const int32_t *targets,
+                           void *arena, RtStep *s, Dims n)
+{
+    const EvalPlan at = heads_eval_plan(n);
+    float *wte = rt_at_f32(arena, at.wte);                 /* [B,T,C] */
+    float *qkv_y = rt_at_f32(arena, at.qkv_y);             /* [B,T,3*C] */
+    float *y = rt_at_f32(arena, at.y);                     /* [B*T,C] */
+    float *y_logsumexp = rt_at_f32(arena, at.y_logsumexp); /* [B,H,T] */
+    float *loss_a = rt_at_f32(arena, at.loss_a);           /* [B*T,V] */
+
+    /* 1    heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
+    k1_wte(wte, tokens, p + P_wte_weight, n.B, n.T);
+    /* 2    heads.model:9  qkv_y = wte @ qkv_weight' */
+    k2_qkv_y(qkv_y, wte, p + P_qkv_weight, n.B, n.T);
+    /* 3    heads.model:10  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
+    k15_y(y, y_logsumexp, qkv_y, qkv_y + C, qkv_y + 2*C, n.B, n.T);
+    /* 4    heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: target... */
+    k16_loss_a(loss_a, y, p + P_wte_weight, n.B, n.T);
+    /* 5    heads.model:12  sum_loss */
+    k17_sum_loss(&s->sum[S_loss], loss_a, targets, n.B, n.T);
+}
+
+/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+
+/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
+ * of the whole update, over all micro-steps and ranks. A parameter that is used twice
+ * gets its second gradient by += . */
+
+/* gradients: the first write of an update replaces, later ones add */
+static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
+                           const int32_t *targets, void *arena, const RtStep *s, Dims n)
+{
+    const Plan at = heads_plan(n);
+    float *logsumexp_a = rt_at_f32(arena, at.logsumexp_a); /* [B*T,V] */
+    float *logsumexp = rt_at_f32(arena, at.logsumexp);     /* [B,T] */
+    float *d_z_a = rt_at_f32(arena, at.d_z_a);             /* [B,T,V] */
+    float *d_z = rt_at_f32(arena, at.d_z);                 /* [B,T,C] */
+    float *z = rt_at_f32(arena, at.z);                     /* [B,T,C] */
+    bool *z_a = rt_at_bool(arena, at.z_a);                 /* [B,T,C] */
+    float *d_y = rt_at_f32(arena, at.d_y);                 /* [B,T,H,C/H] */
+    float *d_qkv_y = rt_at_f32(arena, at.d_qkv_y);         /* [B*T,3*C] */
+    float *qkv_y = rt_at_f32(arena, at.qkv_y);             /* [B,T,3*C] */
+    float *y = rt_at_f32(arena, at.y);                     /* [B,H,T,C/H] */
+    float *y_logsumexp = rt_at_f32(arena, at.y_logsumexp); /* [B,H,T] */
+    float *d_wte = rt_at_f32(arena, at.d_wte);             /* [B,T,C] */
+    float *wte = rt_at_f32(arena, at.wte);                 /* [B,T,C] */
+
+    /* 7    undoes 6    heads.model:12  d_z_a */
+    k7_d_z_a(d_z_a, targets, logsumexp_a, logsumexp, (float)s->seed[S_loss], n.B, n.T);
+    /* 8    undoes 5    heads.model:12  d_z = d_z_a @ wte_weight */
+    k8_d_z(d_z, d_z_a, p + P_wte_weight, n.B, n.T);
+    /* 9    undoes 5    heads.model:12  d_wte_weight (+)= d_z_a' @ z */
+    k9_d_wte_weight(d_p + P_wte_weight, d_z_a, z, s->add, n.B, n.T);
+    /* 10   undoes 4    heads.model:11  d_y = where(z_a, d_z * 1.25, 0) */
+    k10_d_y(d_y, z_a, d_z, n.B, n.T);
+    /* 11   undoes 3    heads.model:10  d_q, d_k, d_v of d_qkv_y */
+    k11_d_qkv_y(d_qkv_y, d_qkv_y + C, d_qkv_y + 2*C, qkv_y, qkv_y + C, qkv_y + 2*C, y, y_logsumexp,
+                d_y, n.B, n.T);
+    /* 12   undoes 2    heads.model:9  d_wte = d_qkv_y @ qkv_weight */
+    k12_d_wte(d_wte, d_qkv_y, p + P_qkv_weight, n.B, n.T);
+    /* 13   undoes 2    heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
+    k13_d_qkv_weight(d_p + P_qkv_weight, d_qkv_y, wte, s->add, n.B, n.T);
+    /* 14   undoes 2    heads.model:9  d_wte_weight += rows d_wte added at tokens */
+    k14_d_wte_weight(d_p + P_wte_weight, tokens, d_wte, n.B, n.T);
+}
+
+/* ---- 7 step: one update of the parameters ------------------------------- */
+
+static Dims heads_dims(const ptrdiff_t *dims)
+{
+    return (Dims){ .B = dims[0], .T = dims[1] };
+}
+
+static void heads_step(RtRun *run, RtStep *s)
+{
+    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        const Dims n = heads_dims(run->dims);
+        const int32_t *targets = run->inputs[1];
+        heads_count(targets, s, n);
+    }
+    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);
+        const Dims n = heads_dims(run->dims);
+        const int32_t *tokens = run->inputs[0];
+        const int32_t *targets = run->inputs[1];
+        heads_forward(run->p, tokens, targets, run->arena, s, n);
+        heads_backward(run->p, run->d_p, tokens, targets, run->arena, s, n);
+        s->add = true;                        /* later micro-steps add */
+    }
+    rt_reduce_gradients(run, s);              /* sum over ranks */
+    rt_finite_and_norm(run, s);               /* are all finite? global norm */
+    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
+    rt_end_step(run, s);                      /* counters and schedule, if applied */
+}
+
+static void heads_run_evaluate(RtRun *run, RtStep *s)
+{
+    const Dims n = heads_dims(run->dims);
+    const int32_t *tokens = run->inputs[0];
+    const int32_t *targets = run->inputs[1];
+    heads_count(targets, s, n);
+    heads_evaluate(run->p, tokens, targets, run->arena, s, n);
+}
+
+/* ---- 8 model table ------------------------------------------------------ */
+
+static const RtDim heads_sizes[] = {
+    { .name = "B", .batch = true, .value = 0, .where = "heads.model:3" },
+    { .name = "T", .batch = false, .value = 0, .where = "heads.model:4" },
+};
+
+static const RtInput heads_inputs[] = {
+    { .name = "tokens", .type = RT_I32, .rank = 2, .ranged = true, .lo = 0, .hi = V, .hi_name = "V",
+            .where = "heads.model:6" },
+    { .name = "targets", .type = RT_I32, .rank = 2, .ranged = true, .lo = 0, .hi = V, .hi_name =
+            "V", .has_ignore = true, .ignore = -100, .where = "heads.model:6" },
+};
+
+static const RtSlot heads_means[] = {
+    { .name = "loss", .text = "mean(cross_entropy(z @ wte.weight', targets), where: targets >= 0)",
+      .weight = 1.0, .where = "heads.model:12" },
+};
+
+static const RtObjective heads_objectives[] = {
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_ADAMW, .where = "heads.model:12" },
+};
+
+static const char *heads_check_dims(const ptrdiff_t *dims)
+{
+    const Dims n = heads_dims(dims);
+    if (!(n.T <= 9))
+        return "T <= 9 (heads.model:4)";
+    return NULL;
+}
+
+static void heads_input_shape(const ptrdiff_t *dims, int input, ptrdiff_t *shape)
+{
+    const Dims n = heads_dims(dims);
+    switch (input) {
+    case 0:
+        shape[0] = n.B;
+        shape[1] = n.T;
+        break;
+    case 1:
+        shape[0] = n.B;
+        shape[1] = n.T;
+        break;
+    default:
+        break;
+    }
+}
+
+static size_t heads_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
+{
+    const Dims n = heads_dims(dims);
+    if (entry == RT_ENTRY_TRAIN)
+        return heads_plan(n).bytes;
+    if (entry == RT_ENTRY_EVAL)
+        return heads_eval_plan(n).bytes;
+    return 0;
+}
+
+const RtModel heads = {
+    .name = "heads",
+    .source = "heads.model", .source_crc = 0x07bee3cfu,
+    .real = RT_F32,
+    .dims = heads_sizes, .n_dims = 2,
+    .params = heads_params, .n_params = 2, .n_elems = P_COUNT,
+    .inputs = heads_inputs, .n_inputs = 2,
+    .slots = heads_means, .n_slots = 1,
+    .objectives = heads_objectives, .n_objectives = 1,
+    .train = {
+        .reader = NULL, .path = NULL, .val_path = NULL,
+        .split = 1.0, .header = false, .vocab = NULL,
+        .batch = 32, .accumulate = 1,
+        .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
+        .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
+        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,
+        .warmup = 0, .decay_steps = 0,
+        .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,
+        .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
+        .where = "",
+    },
+    .check_dims = heads_check_dims,
+    .input_shape = heads_input_shape,
+    .arena_bytes = heads_arena_bytes,
+    .step = heads_step,
+    .evaluate = heads_run_evaluate,
+};
+
+#ifndef RT_LIBRARY
+int main(int argc, char **argv)
+{
+    return rt_main(&heads, argc, argv);
+}
+#endif

@@ -1,0 +1,629 @@
+/* stack.c -- generated from stack.model by gradcc 0.1.
+ * Do not edit: edit the model.
+ *
+ * command   gradcc --emit=c stack.model
+ * source    stack.model, 16 lines, crc32 ee3725fe
+ * contents  1 dimensions  2 parameters  3 memory map  4 kernels
+ *           5 forward     6 backward    7 step        8 model table
+ * size      240 parameters; arena 8.4 KiB at B = 16, full at step 9 of 10
+ */
+#include "rt.h"
+
+/* ---- 1 dimensions ------------------------------------------------------- */
+
+enum {                                  /* fixed when the model was compiled */
+    C = 8,                              /* channels  stack.model:2 */
+    L = 3,                              /* layers    stack.model:2 */
+};
+
+typedef struct {                        /* known when the program starts */
+    ptrdiff_t B;                        /* samples in a micro-step  stack.model:3 */
+} Dims;
+
+/* ---- 2 parameters ------------------------------------------------------- */
+
+enum {                                    /* in one repetition of h : block * L */
+    P_h_norm_weight = 0,                  /* [C]            stack.model:6 */
+    P_h_lin_weight = P_h_norm_weight + C, /* [C,C]          stack.model:7 */
+    P_h_lin_bias = P_h_lin_weight + C*C,  /* [C]            stack.model:7 */
+    P_h_STRIDE = P_h_lin_bias + C,
+};
+
+enum {                                  /* first element in the flat buffer */
+    P_h = 0,                            /* L times        stack.model:12 */
+    P_COUNT = P_h + L*P_h_STRIDE,
+};
+
+static const RtParam stack_params[] = {
+    { .path = "h.*.norm.weight", .role = RT_GAIN, .decay = false, .rank = 1, .shape = { C },
+      .at = P_h + P_h_norm_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
+      .init = { RT_ONES, 0.0 }, .where = "stack.model:6" },
+    { .path = "h.*.lin.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { C, C },
+      .at = P_h + P_h_lin_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
+      .init = { RT_UNIFORM, 0.35355339059327373 }, .where = "stack.model:7" },
+    { .path = "h.*.lin.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { C },
+      .at = P_h + P_h_lin_bias, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
+      .init = { RT_ZEROS, 0.0 }, .where = "stack.model:7" },
+};
+
+/* ---- 3 memory map ------------------------------------------------------- */
+
+/* One arena holds what steps hand on. Values that do not live at the same time share a
+ * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
+ * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
+ * partial sums, a row per range of rows (section 4). */
+
+/* The arena of a training step: 8.4 KiB at B = 16.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
+ *
+ *   buffer        shape          type      offset       bytes  written  last read
+ *   z             [L + 1,B,C]    f32            0        2048        1         10
+ *   h_norm_mu     [L,B]          f32         5120         192        2         10
+ *   h_norm_rstd   [L,B]          f32         5312         192        2         10
+ *   h_norm_y      [L,B,C]        f32         2048        1536        2         10
+ *   h_lin         [L,B,C]        f32         3584        1536        2         10
+ *   loss_a        [B,C]          f32         5504         512        5          6
+ *   d_z           [B,C]          f32         5504         512        6         10
+ *       in place of loss_a
+ *   d_h_lin       [B,C]          f32         8064         512        7          9
+ *   d_h_norm_y    [B,C]          f32         6016         512        8         10
+ *       over work_d_h_lin
+ *   work_d_h_lin  [RT_CHUNKS,C]  f32         6016        2048        7          7
+ *   work_d_z      [RT_CHUNKS,C]  f32         6528        2048       10         10
+ *       over d_h_lin, work_d_h_lin
+ */
+
+typedef struct { size_t z, h_norm_mu, h_norm_rstd, h_norm_y, h_lin, loss_a, d_z, d_h_lin,
+        d_h_norm_y, work_d_h_lin, work_d_z, bytes; } Plan;
+
+static Plan stack_plan(Dims n)
+{
+    Plan at;
+    at.z            = 0;
+    at.h_norm_y     = at.z + RT_SIZE(float, n.B*C*L + n.B*C);
+    at.h_lin        = at.h_norm_y + RT_SIZE(float, n.B*C*L);
+    at.h_norm_mu    = at.h_lin + RT_SIZE(float, n.B*C*L);
+    at.h_norm_rstd  = at.h_norm_mu + RT_SIZE(float, n.B*L);
+    at.loss_a       = at.h_norm_rstd + RT_SIZE(float, n.B*L);
+    at.d_z          = at.loss_a;
+    at.work_d_h_lin = at.loss_a + RT_SIZE(float, n.B*C);
+    at.d_h_norm_y   = at.loss_a + RT_SIZE(float, n.B*C);
+    at.d_h_lin      = at.work_d_h_lin + RT_SIZE(float, RT_CHUNKS*C);
+    at.d_h_lin      = rt_above(at.d_h_lin, at.d_h_norm_y + RT_SIZE(float, n.B*C));
+    at.work_d_z     = at.d_h_norm_y + RT_SIZE(float, n.B*C);
+    at.bytes        = at.d_h_lin + RT_SIZE(float, n.B*C);
+    at.bytes        = rt_above(at.bytes, at.work_d_z + RT_SIZE(float, RT_CHUNKS*C));
+    return at;
+}
+
+/* The arena of an evaluation: 1.5 KiB at B = 16.
+ * Offsets and bytes are those at these sizes; written and last read are steps.
+ *
+ *   buffer    shape  type      offset       bytes  written  last read
+ *   z         [B,C]  f32            0         512        1          5
+ *   h_norm_y  [B,C]  f32          512         512        2          3
+ *   h_lin     [B,C]  f32         1024         512        3          4
+ */
+
+typedef struct { size_t z, h_norm_y, h_lin, bytes; } EvalPlan;
+
+static EvalPlan stack_eval_plan(Dims n)
+{
+    EvalPlan at;
+    at.z        = 0;
+    at.h_norm_y = at.z + RT_SIZE(float, n.B*C);
+    at.h_lin    = at.h_norm_y + RT_SIZE(float, n.B*C);
+    at.bytes    = at.h_lin + RT_SIZE(float, n.B*C);
+    return at;
+}
+
+/* ---- 4 kernels ---------------------------------------------------------- */
+
+/* One function per kernel, in the order of first use. (+)= : the first write of an update
+ * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
+ * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
+ * result, and added in order: the number of threads changes no bit (rt.h). */
+
+/* z[B,C] = x[B,C]                                stack.model:11   copy */
+static void k1_z(float *restrict z, const float *restrict x, ptrdiff_t B)
+{
+    RT_PARALLEL_SIMD(B*C)
+    for (ptrdiff_t i = 0; i < B*C; i++)
+        z[i] = x[i];
+}
+
+/* h_norm_mu[B] = (sum over C of z) / C
+ * h_norm_rstd[B] = rsqrt((sum over C of h_norm_centred^2) / C + 1e-05)
+ * h_norm_y[B,C] = h_norm_centred * h_norm_rstd * h_norm_weight
+ * where h_norm_centred = z - h_norm_mu
+ * stack.model:8   sum+div+sub+mul+add+rsqrt */
+static void k2_h_norm_y(float *restrict h_norm_mu, float *restrict h_norm_rstd,
+                        float *restrict h_norm_y, const float *restrict z,
+                        const float *restrict h_norm_weight, ptrdiff_t B)
+{
+    RT_PARALLEL_FOR(1, B*C)
+    for (ptrdiff_t ib = 0; ib < B; ib++) {
+        float sum = 0;
+        RT_SIMD(reduction(+:sum))
+        for (int ic = 0; ic < C; ic++)
+            sum += z[ib*C + ic];
+        const float a = sum / (float)C;
+        float b = 0;
+        RT_SIMD(reduction(+:b))
+        for (int ic = 0; ic < C; ic++) {
+            const float h_norm_centred = z[ib*C + ic] - a;
+            b += h_norm_centred * h_norm_centred;
+        }
+        h_norm_mu[ib] = a;
+        const float c = rt_rsqrt(b / (float)C + 1e-05f);
+        RT_SIMD()
+        for (int ic = 0; ic < C; ic++)
+            h_norm_y[ib*C + ic] = (z[ib*C + ic] - a) * c * h_norm_weight[ic];
+        h_norm_rstd[ib] = c;
+    }
+}
+
+/* h_lin[B,C] = h_norm_y[B,C] @ h_lin_weight[C,C]' + h_lin_bias  stack.model:8   matmul+add */
+static void k3_h_lin(float *restrict h_lin, const float *restrict h_norm_y,
+                     const float *restrict h_lin_weight, const float *restrict h_lin_bias,
+                     ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = B, .n = C, .k = C, .tb = true, .bias = h_lin_bias };
+    rt_matmul_f32(h_lin, h_norm_y, h_lin_weight, shape);
+}
+
+/* z[B,C] = z + 0.5 * h_lin * (1 + tanh(h_inner))
+ * where h_inner = 0.797885 * (h_lin + 0.044715 * h_lin^3)
+ * stack.model:8   mul+add+tanh */
+static void k4_z(float *z_next, const float *z, const float *restrict h_lin, ptrdiff_t B)
+{
+    RT_PARALLEL_SIMD(B*C)
+    for (ptrdiff_t i = 0; i < B*C; i++) {
+        const float a = h_lin[i];
+        const float b = 0.5f * a * (1 + rt_tanh(0.7978846f * (a + 0.044715f * (a * a * a))));
+        z_next[i] = z[i] + b;
+    }
+}
+
+/* loss_a[B,C] = z - y
+ * sum_loss += sum over B,C of loss_a^2
+ * stack.model:15   sub+mul+sum */
+static void k5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const float *restrict z,
+                        const float *restrict y, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B*C);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*C)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*C, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*C, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        RT_SIMD(reduction(+:total_sum_loss))
+        for (ptrdiff_t i = from; i < to; i++) {
+            const float a = z[i] - y[i];
+            loss_a[i] = a;
+            total_sum_loss += (double)(a * a);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* ---- of the backward pass ---- */
+
+/* d_z[B,C] = seed_loss * 2 * loss_a[B,C]         stack.model:15   gradient of k5, mul */
+static void k6_d_z(float *d_z, const float *loss_a, float seed_loss, ptrdiff_t B)
+{
+    const float a = seed_loss * 2;
+    RT_PARALLEL_SIMD(B*C)
+    for (ptrdiff_t i = 0; i < B*C; i++)
+        d_z[i] = a * loss_a[i];
+}
+
+/* d_h_lin[B,C] = d_h_inner * 0.797885 + d_h_inner * 0.797885 * 0.044715 * (3 * h_lin^2) + d_z *
+ *         (1 + tanh(h_inner)) * 0.5
+ * d_h_lin_bias[C] (+)= sum over B of d_h_lin
+ * where d_h_inner = d_z * (0.5 * h_lin) * (1 - tanh(h_inner)^2)
+ * where h_inner = 0.797885 * (h_lin + 0.044715 * h_lin^3)
+ * stack.model:8   gradient of k4, mul+add+tanh+sub+sum */
+static void k7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, float *restrict work,
+                       const float *restrict h_lin, const float *restrict d_z, bool add,
+                       ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    RT_PARALLEL_FOR(1, B*C)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        float *restrict part_d_h_lin_bias = rt_zeros_f32(work + chunk*C, C);
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            RT_SIMD()
+            for (int ic = 0; ic < C; ic++) {
+                const float a = d_z[ib*C + ic];
+                const float b = h_lin[ib*C + ic];
+                const float c = b * b;
+                const float d = rt_tanh(0.7978846f * (b + 0.044715f * (c * b)));
+                const float e = a * (0.5f * b) * (1 - d * d) * 0.7978846f;
+                const float f = e + e * 0.044715f * (3 * c) + a * (1 + d) * 0.5f;
+                d_h_lin[ib*C + ic] = f;
+                part_d_h_lin_bias[ic] += f;
+            }
+        }
+    }
+    rt_add_rows_f32(d_h_lin_bias, work, chunks, C, add);
+}
+
+/* d_h_norm_y[B,C] = d_h_lin[B,C] @ h_lin_weight[C,C]  stack.model:8   gradient of k3, matmul */
+static void k8_d_h_norm_y(float *restrict d_h_norm_y, const float *restrict d_h_lin,
+                          const float *restrict h_lin_weight, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = B, .n = C, .k = C };
+    rt_matmul_f32(d_h_norm_y, d_h_lin, h_lin_weight, shape);
+}
+
+/* d_h_lin_weight[C,C] (+)= d_h_lin[B,C]' @ h_norm_y[B,C]  stack.model:8   gradient of k3, matmul */
+static void k9_d_h_lin_weight(float *restrict d_h_lin_weight, const float *restrict d_h_lin,
+                              const float *restrict h_norm_y, bool add, ptrdiff_t B)
+{
+    const RtMatmul shape = { .m = C, .n = C, .k = B, .ta = true, .add = add };
+    rt_matmul_f32(d_h_lin_weight, d_h_lin, h_norm_y, shape);
+}
+
+/* d_h_norm_weight[C] (+)= sum over B of d_h_norm_y * (h_norm_centred * h_norm_rstd)
+ * d_z[B,C] = d_z + d_h_norm_centred - (sum over C of d_h_norm_centred) / C
+ * where h_norm_centred = z - h_norm_mu
+ * where d_h_norm_centred = d_h_norm_y * h_norm_weight * h_norm_rstd + d_h_norm_rstd *
+ *         (-0.5 * h_norm_rstd^3) / C * 2 * h_norm_centred
+ * where d_h_norm_rstd = sum over C of d_h_norm_y * h_norm_weight * h_norm_centred
+ * stack.model:8   gradient of k3, sub+mul+sum+div+add */
+static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float *restrict work,
+                    const float *restrict d_h_norm_y, const float *restrict z,
+                    const float *restrict h_norm_mu, const float *restrict h_norm_rstd,
+                    const float *restrict h_norm_weight, bool add, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B);
+    RT_PARALLEL_FOR(1, B*C)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
+        float *restrict part_d_h_norm_weight = rt_zeros_f32(work + chunk*C, C);
+        for (ptrdiff_t ib = from; ib < to; ib++) {
+            const float a = h_norm_mu[ib];
+            const float b = h_norm_rstd[ib];
+            float d_h_norm_rstd = 0;
+            RT_SIMD(reduction(+:d_h_norm_rstd))
+            for (int ic = 0; ic < C; ic++) {
+                const float c = d_h_norm_y[ib*C + ic];
+                const float h_norm_centred = z[ib*C + ic] - a;
+                d_h_norm_rstd += c * h_norm_weight[ic] * h_norm_centred;
+                part_d_h_norm_weight[ic] += c * (h_norm_centred * b);
+            }
+            const float c = d_h_norm_rstd * (-0.5f * (b * b * b)) / (float)C * 2;
+            float sum = 0;
+            RT_SIMD(reduction(+:sum))
+            for (int ic = 0; ic < C; ic++)
+                sum += d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + c * (z[ib*C + ic] - a);
+            const float d = sum / (float)C;
+            RT_SIMD()
+            for (int ic = 0; ic < C; ic++) {
+                const float d_h_norm_centred = d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + c *
+                        (z[ib*C + ic] - a);
+                d_z[ib*C + ic] = d_z[ib*C + ic] + d_h_norm_centred - d;
+            }
+        }
+    }
+    rt_add_rows_f32(d_h_norm_weight, work, chunks, C, add);
+}
+
+/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+
+/* h_norm_y[B,C] = h_norm_centred * h_norm_rstd * h_norm_weight
+ * where h_norm_centred = z - h_norm_mu
+ * where h_norm_rstd = rsqrt((sum over C of h_norm_centred^2) / C + 1e-05)
+ * where h_norm_mu = (sum over C of z) / C
+ * stack.model:8   sum+div+sub+mul+add+rsqrt */
+static void k11_h_norm_y(float *restrict h_norm_y, const float *restrict z,
+                         const float *restrict h_norm_weight, ptrdiff_t B)
+{
+    RT_PARALLEL_FOR(1, B*C)
+    for (ptrdiff_t ib = 0; ib < B; ib++) {
+        float sum = 0;
+        RT_SIMD(reduction(+:sum))
+        for (int ic = 0; ic < C; ic++)
+            sum += z[ib*C + ic];
+        const float h_norm_mu = sum / (float)C;
+        float a = 0;
+        RT_SIMD(reduction(+:a))
+        for (int ic = 0; ic < C; ic++) {
+            const float h_norm_centred = z[ib*C + ic] - h_norm_mu;
+            a += h_norm_centred * h_norm_centred;
+        }
+        const float h_norm_rstd = rt_rsqrt(a / (float)C + 1e-05f);
+        RT_SIMD()
+        for (int ic = 0; ic < C; ic++)
+            h_norm_y[ib*C + ic] = (z[ib*C + ic] - h_norm_mu) * h_norm_rstd * h_norm_weight[ic];
+    }
+}
+
+/* z[B,C] = z + 0.5 * h_lin * (1 + tanh(h_inner))
+ * where h_inner = 0.797885 * (h_lin + 0.044715 * h_lin^3)
+ * stack.model:8   mul+add+tanh */
+static void k12_z(float *restrict z, const float *restrict h_lin, ptrdiff_t B)
+{
+    RT_PARALLEL_SIMD(B*C)
+    for (ptrdiff_t i = 0; i < B*C; i++) {
+        const float a = h_lin[i];
+        const float b = 0.5f * a * (1 + rt_tanh(0.7978846f * (a + 0.044715f * (a * a * a))));
+        z[i] = z[i] + b;
+    }
+}
+
+/* sum_loss += sum over B,C of (z[B,C] - y[B,C])^2  stack.model:15   sub+mul+sum */
+static void k13_sum_loss(double *restrict sum_loss, const float *restrict z,
+                         const float *restrict y, ptrdiff_t B)
+{
+    const int chunks = rt_chunks(B*C);
+    double part_sum_loss[RT_CHUNKS];
+    RT_PARALLEL_FOR(1, B*C)
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const ptrdiff_t from = rt_chunk(B*C, chunk, chunks);
+        const ptrdiff_t to = rt_chunk(B*C, chunk + 1, chunks);
+        double total_sum_loss = 0;
+        RT_SIMD(reduction(+:total_sum_loss))
+        for (ptrdiff_t i = from; i < to; i++) {
+            const float a = z[i] - y[i];
+            total_sum_loss += (double)(a * a);
+        }
+        part_sum_loss[chunk] = total_sum_loss;
+    }
+    *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
+}
+
+/* ---- 5 forward ---------------------------------------------------------- */
+
+enum {                                  /* means over the data: places in RtStep */
+    S_loss = 0,                         /* mean((z - y)^2)  stack.model:15 */
+};
+
+/* what the means divide by, over one micro-step */
+static void stack_count(RtStep *s, Dims n)
+{
+    s->count[S_loss] += (double)(n.B*C);  /* mean((z - y)^2)  stack.model:15 */
+}
+
+/* one repetition of h, forward */
+static void block_forward(const float *p, void *arena, const Plan *at, Dims n, int il)
+{
+    float *z = rt_at_f32(arena, at->z) + il*n.B*C;                   /* [B,C] */
+    const float *p_h = p + P_h + il*P_h_STRIDE;                      /* this repetition of h */
+    float *h_norm_mu = rt_at_f32(arena, at->h_norm_mu) + il*n.B;     /* [B] */
+    float *h_norm_rstd = rt_at_f32(arena, at->h_norm_rstd) + il*n.B; /* [B] */
+    float *h_norm_y = rt_at_f32(arena, at->h_norm_y) + il*n.B*C;     /* [B,C] */
+    float *h_lin = rt_at_f32(arena, at->h_lin) + il*n.B*C;           /* [B,C] */
+
+    /* 2    stack.model:8  return x + gelu(lin(norm(x))) */
+    k2_h_norm_y(h_norm_mu, h_norm_rstd, h_norm_y, z, p_h + P_h_norm_weight, n.B);
+    /* 3    stack.model:8  h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
+    k3_h_lin(h_lin, h_norm_y, p_h + P_h_lin_weight, p_h + P_h_lin_bias, n.B);
+    /* 4    stack.model:8  z = z + 0.5 * h_lin * (1 + tanh(h_inner)) */
+    k4_z(z + n.B*C, z, h_lin, n.B);
+}
+
+/* training: fills the arena and adds to the sums */
+static void stack_forward(const float *p, const float *x, const float *y, void *arena, RtStep *s,
+                          Dims n)
+{
+    const Plan at = stack_plan(n);
+    float *z = rt_at_f32(arena, at.z);           /* [L + 1,B,C] */
+    float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,C] */
+
+    /* 1    stack.model:11  model stack(x: [B, C], y: [B, C]) { */
+    k1_z(z, x, n.B);
+    /* 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
+    for (int il = 0; il < L; il++)
+        block_forward(p, arena, &at, n, il);
+    /* 5    stack.model:15  loss = mean((z - y)^2) */
+    k5_sum_loss(loss_a, &s->sum[S_loss], z + n.B*C*L, y, n.B);
+}
+
+/* one repetition of h, evaluate: goes on with z */
+static void block_evaluate(const float *p, void *arena, const EvalPlan *at, Dims n, int il)
+{
+    float *z = rt_at_f32(arena, at->z);               /* [B,C] */
+    const float *p_h = p + P_h + il*P_h_STRIDE;       /* this repetition of h */
+    float *h_norm_y = rt_at_f32(arena, at->h_norm_y); /* [B,C] */
+    float *h_lin = rt_at_f32(arena, at->h_lin);       /* [B,C] */
+
+    /* 2    stack.model:8  return x + gelu(lin(norm(x))) */
+    k11_h_norm_y(h_norm_y, z, p_h + P_h_norm_weight, n.B);
+    /* 3    stack.model:8  h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
+    k3_h_lin(h_lin, h_norm_y, p_h + P_h_lin_weight, p_h + P_h_lin_bias, n.B);
+    /* 4    stack.model:8  z = z + 0.5 * h_lin * (1 + tanh(h_inner)) */
+    k12_z(z, h_lin, n.B);
+}
+
+/* evaluation: adds to the sums */
+static void stack_evaluate(const float *p, const float *x, const float *y, void *arena, RtStep *s,
+                           Dims n)
+{
+    const EvalPlan at = stack_eval_plan(n);
+    float *z = rt_at_f32(arena, at.z);          /* [B,C] */
+
+    /* 1    stack.model:11  model stack(x: [B, C], y: [B, C]) { */
+    k1_z(z, x, n.B);
+    /* 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
+    for (int il = 0; il < L; il++)
+        block_evaluate(p, arena, &at, n, il);
+    /* 5    stack.model:15  loss = mean((z - y)^2) */
+    k13_sum_loss(&s->sum[S_loss], z, y, n.B);
+}
+
+/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+
+/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
+ * of the whole update, over all micro-steps and ranks. A parameter that is used twice
+ * gets its second gradient by += . */
+
+/* one repetition of h, backward: goes on with d_z */
+static void block_backward(const float *p, float *d_p, void *arena, const Plan *at, const RtStep *s,
+                           Dims n, int il)
+{
+    float *h_lin = rt_at_f32(arena, at->h_lin) + il*n.B*C;           /* [B,C] */
+    float *d_z = rt_at_f32(arena, at->d_z);                          /* [B,C] */
+    float *d_h_lin = rt_at_f32(arena, at->d_h_lin);                  /* [B,C] */
+    float *d_p_h = d_p + P_h + il*P_h_STRIDE;                        /* this repetition of h */
+    float *work_d_h_lin = rt_at_f32(arena, at->work_d_h_lin);        /* [RT_CHUNKS,C] */
+    float *d_h_norm_y = rt_at_f32(arena, at->d_h_norm_y);            /* [B,C] */
+    const float *p_h = p + P_h + il*P_h_STRIDE;                      /* this repetition of h */
+    float *h_norm_y = rt_at_f32(arena, at->h_norm_y) + il*n.B*C;     /* [B,C] */
+    float *z = rt_at_f32(arena, at->z) + il*n.B*C;                   /* [B,C] */
+    float *h_norm_mu = rt_at_f32(arena, at->h_norm_mu) + il*n.B;     /* [B] */
+    float *h_norm_rstd = rt_at_f32(arena, at->h_norm_rstd) + il*n.B; /* [B] */
+    float *work_d_z = rt_at_f32(arena, at->work_d_z);                /* [RT_CHUNKS,C] */
+
+    /* 7    undoes 4    stack.model:8  d_h_lin, d_h_lin_bias */
+    k7_d_h_lin(d_h_lin, d_p_h + P_h_lin_bias, work_d_h_lin, h_lin, d_z, s->add, n.B);
+    /* 8    undoes 3    stack.model:8  d_h_norm_y = d_h_lin @ h_lin_weight */
+    k8_d_h_norm_y(d_h_norm_y, d_h_lin, p_h + P_h_lin_weight, n.B);
+    /* 9    undoes 3    stack.model:8  d_h_lin_weight (+)= d_h_lin' @ h_norm_y */
+    k9_d_h_lin_weight(d_p_h + P_h_lin_weight, d_h_lin, h_norm_y, s->add, n.B);
+    /* 10   undoes 3    stack.model:8  d_z, d_h_norm_weight */
+    k10_d_z(d_z, d_p_h + P_h_norm_weight, work_d_z, d_h_norm_y, z, h_norm_mu, h_norm_rstd,
+            p_h + P_h_norm_weight, s->add, n.B);
+}
+
+/* gradients: the first write of an update replaces, later ones add */
+static void stack_backward(const float *p, float *d_p, void *arena, const RtStep *s, Dims n)
+{
+    const Plan at = stack_plan(n);
+    float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,C] */
+    float *d_z = rt_at_f32(arena, at.d_z);       /* [B,C] */
+
+    /* 6    undoes 5    stack.model:15  d_z = seed_loss * 2 * loss_a */
+    k6_d_z(d_z, loss_a, (float)s->seed[S_loss], n.B);
+    /* 7..10  undoes 3..4  stack.model:14  for i in 0..L { z = h[i](z) } */
+    for (int il = L - 1; il >= 0; il--)
+        block_backward(p, d_p, arena, &at, s, n, il);
+}
+
+/* ---- 7 step: one update of the parameters ------------------------------- */
+
+static Dims stack_dims(const ptrdiff_t *dims)
+{
+    return (Dims){ .B = dims[0] };
+}
+
+static void stack_step(RtRun *run, RtStep *s)
+{
+    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        const Dims n = stack_dims(run->dims);
+        stack_count(s, n);
+    }
+    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+
+    for (int micro = 0; micro < run->micro_steps; micro++) {
+        rt_begin_micro(run, s, micro);
+        const Dims n = stack_dims(run->dims);
+        const float *x = run->inputs[0];
+        const float *y = run->inputs[1];
+        stack_forward(run->p, x, y, run->arena, s, n);
+        stack_backward(run->p, run->d_p, run->arena, s, n);
+        s->add = true;                        /* later micro-steps add */
+    }
+    rt_reduce_gradients(run, s);              /* sum over ranks */
+    rt_finite_and_norm(run, s);               /* are all finite? global norm */
+    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
+    rt_end_step(run, s);                      /* counters and schedule, if applied */
+}
+
+static void stack_run_evaluate(RtRun *run, RtStep *s)
+{
+    const Dims n = stack_dims(run->dims);
+    const float *x = run->inputs[0];
+    const float *y = run->inputs[1];
+    stack_count(s, n);
+    stack_evaluate(run->p, x, y, run->arena, s, n);
+}
+
+/* ---- 8 model table ------------------------------------------------------ */
+
+static const RtDim stack_sizes[] = {
+    { .name = "B", .batch = true, .value = 0, .where = "stack.model:3" },
+};
+
+static const RtInput stack_inputs[] = {
+    { .name = "x", .type = RT_F32, .rank = 2, .where = "stack.model:11" },
+    { .name = "y", .type = RT_F32, .rank = 2, .where = "stack.model:11" },
+};
+
+static const RtSlot stack_means[] = {
+    { .name = "loss", .text = "mean((z - y)^2)",
+      .weight = 1.0, .where = "stack.model:15" },
+};
+
+static const RtObjective stack_objectives[] = {
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_ADAMW, .where = "stack.model:15" },
+};
+
+static void stack_input_shape(const ptrdiff_t *dims, int input, ptrdiff_t *shape)
+{
+    const Dims n = stack_dims(dims);
+    switch (input) {
+    case 0:
+        shape[0] = n.B;
+        shape[1] = C;
+        break;
+    case 1:
+        shape[0] = n.B;
+        shape[1] = C;
+        break;
+    default:
+        break;
+    }
+}
+
+static size_t stack_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
+{
+    const Dims n = stack_dims(dims);
+    if (entry == RT_ENTRY_TRAIN)
+        return stack_plan(n).bytes;
+    if (entry == RT_ENTRY_EVAL)
+        return stack_eval_plan(n).bytes;
+    return 0;
+}
+
+const RtModel stack = {
+    .name = "stack",
+    .source = "stack.model", .source_crc = 0xee3725feu,
+    .real = RT_F32,
+    .dims = stack_sizes, .n_dims = 1,
+    .params = stack_params, .n_params = 3, .n_elems = P_COUNT,
+    .inputs = stack_inputs, .n_inputs = 2,
+    .slots = stack_means, .n_slots = 1,
+    .objectives = stack_objectives, .n_objectives = 1,
+    .train = {
+        .reader = NULL, .path = NULL, .val_path = NULL,
+        .split = 1.0, .header = false, .vocab = NULL,
+        .batch = 32, .accumulate = 1,
+        .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
+        .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
+        .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,
+        .warmup = 0, .decay_steps = 0,
+        .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,
+        .log_every = 10, .keep = 3, .seed = 1u, .out = NULL,
+        .where = "",
+    },
+    .input_shape = stack_input_shape,
+    .arena_bytes = stack_arena_bytes,
+    .step = stack_step,
+    .evaluate = stack_run_evaluate,
+};
+
+#ifndef RT_LIBRARY
+int main(int argc, char **argv)
+{
+    return rt_main(&stack, argc, argv);
+}
+#endif
