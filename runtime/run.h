@@ -272,6 +272,17 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
 /* Before a run is created: training prints what it takes; what does not fit ends the program. */
 void rt_memory_check(const RtModel *m, const RtOptions *o, int use);
 
+/* ---- core/trace.c ---------------------------------------------------------------------------- */
+
+typedef struct { /* the first value of the update that is not finite; while none is, the last one */
+    const char *name, *shape;
+    int step; /* of the emitted file */
+    bool bad;
+} RtTraced;
+
+void rt_trace_begin(void);           /* another update */
+const RtTraced *rt_trace_seen(void); /* NULL: the program was not emitted with --trace */
+
 /* ---- core/log.c: what a person and a program read ------------------------------------------- */
 
 typedef struct {

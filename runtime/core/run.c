@@ -153,6 +153,7 @@ void rt_begin_step(RtRun *run, RtStep *s)
                    .applied = state->applied };
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     run->micro_steps = (int)t->accumulate;
+    rt_trace_begin();
     rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples, (ptrdiff_t)t->batch,
                  state->rows);
 }

@@ -287,6 +287,23 @@ static void bad_gradients(const RtRun *run, char *text, size_t cap)
         snprintf(text, cap, "none");
 }
 
+/* Which value was the first that was not finite, or how to learn it; kept by rt_keep. */
+static const char *first_bad(const Train *t, const char *crash)
+{
+    const RtTraced *seen = rt_trace_seen();
+    if (seen && seen->bad)
+        return rt_keep(
+            rt_printf("\nthe first value that is not finite: %s%s, step %d of the emitted "
+                      "file",
+                      seen->name, seen->shape, seen->step));
+    if (seen || !crash)
+        return "";
+    return rt_keep(
+        rt_printf("\nhint: compiled with gradcc --trace too, the program names the first "
+                  "value that is not finite: %s --resume %s --out none",
+                  shell_word(t->o->program), shell_word(crash)));
+}
+
 __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *means)
 {
     RtState *state = t->run->state;
@@ -300,9 +317,9 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *me
     rt_fail(RT_EXIT_FAIL,
             "step %lld: the loss is %g and gradients that are not finite: %s\n"
             "the parameters are as before the step; %s%s\nhint: a lower --lr, a longer --warmup; "
-            "log, sqrt or division at 0 in the model",
+            "log, sqrt or division at 0 in the model%s",
             (long long)state->step + 1, means->loss, bad, saved ? "saved in " : "nothing was saved",
-            saved ? dir : "");
+            saved ? dir : "", first_bad(t, saved ? dir : NULL));
 }
 
 static int stop_by_signal(Train *t, int number)

@@ -1,7 +1,7 @@
 /* bigram.c -- a hand-written program in the form of emitted code: a language model that looks one
  * character back. logits[B,T,V] = table[V,V] at tokens[B,T]; loss = mean(cross_entropy(logits,
  * targets), where: targets >= 0). V = 6 characters; -DLAST_GOOD=n makes the loss NaN after n steps,
- * -DSHORTEST=n takes no window below n.
+ * -DSHORTEST=n takes no window below n, -DTRACE traces as an emitted file does.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
@@ -143,6 +143,13 @@ static void bigram_step(RtRun *run, RtStep *s)
         rt_begin_micro(run, s, micro);
         bigram_loss(run, s, bigram_dims(run));
         bigram_backward(run, s, bigram_dims(run));
+#ifdef TRACE
+        rt_trace_f32(1, "logits", "[B,T,V]", run->arena, run->dims[0] * run->dims[1] * V);
+        float copy[P_COUNT];
+        memcpy(copy, run->d_p, sizeof copy);
+        copy[3] = s->applied >= LAST_GOOD ? INFINITY : copy[3];
+        rt_trace_f32(3, "d_table", "[V,V]", copy, P_COUNT);
+#endif
         s->add = true;
     }
 #ifdef LAST_GOOD

@@ -18,7 +18,7 @@ build() {                                       # build NAME SOURCE [FLAG ...]
 }
 build linear linear.c && build linear64 linear.c -DREAL=double -DREAL_KIND=RT_F64 &&
     build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 &&
-    build fixed bigram.c -DSHORTEST=8 ||
+    build fixed bigram.c -DSHORTEST=8 && build traced bigram.c -DLAST_GOOD=10 -DTRACE ||
     { echo "not ok runtime/program: does not compile"; exit 1; }
 awk 'BEGIN { srand(1); print "a,b,c,price"
     for (i = 0; i < 500; i++) { a = rand()*4 + 3; b = rand() - 2; c = rand()
@@ -192,6 +192,12 @@ stopped requeued USR1 75
 says nonfinite 1 "step 11: the loss is nan and gradients that are not finite: table (bigram.model:4)" \
     ./broken --out broken.run
 ./bigram --out ten --steps 10 > ten.out
+says nonfinite-hint 1 "the first value that is not finite: ./broken --resume broken.run2/crash --out none" \
+    ./broken --out broken.run2
+says nonfinite-replayed 1 "the first value that is not finite: d_table[V,V], step 3 of the emitted file" \
+    ./traced --resume broken.run/crash --out none
+[ "$(grep -c '^trace' said.err)" = 2 ] && grep -q '^trace .*logits .*nan 0  inf 0' said.err &&
+    grep -q '^trace .*d_table .*nan 0  inf 1' said.err && ok trace || bad trace "$(head -n 3 said.err)"
 same crash-checkpoint "$(weights broken.run/crash 10)" "$(weights ten 10)"
 loop() {                                        # loop NAME PREFIX SUFFIX: fail call 1, 2, 3, ... in turn
     local n rc
