@@ -62,6 +62,24 @@ static double moved(Case *c, Graph *g, Node *const *wrt, int n, const Tensor *v,
     return sum;
 }
 
+/* How far `got` is from the central difference along v. A function may be steep: where a step does
+   not do, shorter ones are tried; what is wrong is wrong with all of them. */
+static double off_along(Case *c, Graph *g, Node *const *wrt, int n, const Tensor *v, double got,
+                        double limit, int first_d)
+{
+    double least = INFINITY;
+    for (double h = 1e-4; h > 5e-9 && least > limit; h /= 10) {
+        const double near = moved(c, g, wrt, n, v, h, first_d)
+                            - moved(c, g, wrt, n, v, -h, first_d);
+        const double far = moved(c, g, wrt, n, v, 2 * h, first_d)
+                           - moved(c, g, wrt, n, v, -2 * h, first_d);
+        const double want = (8 * near - far) / (12 * h);
+        const double off = fabs(got - want) / fmax(1, fabs(want));
+        least = isnan(off) ? least : fmin(least, off);
+    }
+    return least;
+}
+
 /* The gradient of g against a central difference; returns the gradient's graph. */
 static Graph *check_gradient(Case *c, Graph *g, const char *name, const char *check, double limit)
 {
@@ -73,7 +91,7 @@ static Graph *check_gradient(Case *c, Graph *g, const char *name, const char *ch
     double worst = 0;
     for (int turn = 0; turn < 3; turn++) {
         Tensor *v = NEW_ARRAY(c->cx->arena, Tensor, n + 1);
-        double want, got = 0;
+        double got = 0;
         for (int i = 0; i < n; i++) {
             v[i] = tensor_new(c->cx->arena, wrt[i]->type, c->size);
             const Tensor *x = &c->value.at[wrt[i]->attr.index];
@@ -81,12 +99,7 @@ static Graph *check_gradient(Case *c, Graph *g, const char *name, const char *ch
                 v[i].at[k] = x->at[k] == 0 ? 0 : next_random(c);
             got += inner_product(&grad[i], &v[i]);
         }
-        const double h = 1e-4;
-        want = 8 * (moved(c, g, wrt, n, v, h, first_d) - moved(c, g, wrt, n, v, -h, first_d))
-               - moved(c, g, wrt, n, v, 2 * h, first_d) + moved(c, g, wrt, n, v, -2 * h, first_d);
-        want /= 12 * h;
-        const double off = fabs(got - want) / fmax(1, fabs(want));
-        worst = isnan(off) ? INFINITY : fmax(worst, off);
+        worst = fmax(worst, off_along(c, g, wrt, n, v, got, limit, first_d));
     }
     report(name, check, worst, limit);
     return d;
