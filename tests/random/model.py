@@ -2,12 +2,13 @@
 """model.py SEED: prints a random model. The same seed gives the same model.
 
 Values are made one from another by a dozen kinds of steps; every value is part of the loss, so that
-every gradient is looked at.
+every gradient is looked at. Each third model has rows of 12, as some kernels are written another way
+from 8 columns on.
 """
 import random
 import sys
 
-HEAD = '''const C = 6, D = 4, H = 2, L = 2, K = 7
+HEAD = '''const C = SIZE + 2, D = SIZE, H = 2, L = 2, K = 7
 batch B
 dim T <= 9
 layer cell[C](x: [B, T, C]) -> [B, T, C] {
@@ -22,6 +23,7 @@ model made(x: [B, T, C], u: [B, D], ids: int[B, T] in 0..K, lab: int[B, T] in 0.
 class Maker:
     def __init__(self, seed):
         self.random = random.Random(seed)
+        self.size = 4 if seed % 3 else 10
         self.params, self.lines, self.count = [], [], 0
         self.values = [('x', ('B', 'T', 'C')), ('u', ('B', 'D'))]
 
@@ -100,7 +102,7 @@ class Maker:
                        for v, _ in self.values[2:])
         if self.random.random() < 0.4:
             loss += 'mean(cross_entropy(x[:, :, 0..D], lab), where: lab >= 0) + '
-        return '\n'.join([HEAD] + self.params + self.lines +
+        return '\n'.join([HEAD.replace('SIZE', str(self.size))] + self.params + self.lines +
                          [f'    output out = {self.values[-1][0]}',
                           f'    loss = {loss}mean((x * w0)^2)', '}'])
 
