@@ -8,10 +8,14 @@
 #include <string.h>
 
 static const char how_to_read[] =
-    "/* One function per kernel, in the order of first use. (+)= : the first write of an update\n"
-    " * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that\n"
-    " * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial\n"
-    " * result, and added in order: the number of threads changes no bit (rt.h). */\n\n";
+    "/* One function per kernel, in the order of first use: forward, backward, then what only\n"
+    " * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the\n"
+    " * transpose and @ the matrix product, over the last axes, of which several may count as one\n"
+    " * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a \"where\" defines a name. (+)= :\n"
+    " * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are\n"
+    " * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges\n"
+    " * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each\n"
+    " * by one thread; so the number of threads changes no bit. */\n\n";
 
 static void mark_kernels(Map *used, const Steps *steps)
 {
@@ -35,8 +39,7 @@ static void emit_kernels(Emitter *e)
         if (own == 1 && group == 0)
             text_put(e->out, "/* ---- of the backward pass ---- */\n\n");
         if (own == 2 && group < 2)
-            text_put(e->out, "/* ---- of evaluation and outputs: nothing is kept for a backward "
-                             "pass ---- */\n\n");
+            text_put(e->out, "/* ---- of evaluation and outputs, where they differ ---- */\n\n");
         group = own > group ? own : group;
         c_kernel(e, k);
     }

@@ -7,6 +7,7 @@
 #include "emit/map.h"
 #include "op/op.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -238,16 +239,41 @@ static Code compute(MapWriter *m, int n)
 
 /* ---- variables ------------------------------------------------------------------------------- */
 
+/* "mu" for h_ln_1_mu in a kernel that has an argument h_ln_1, "d_mu" for d_h_ln_1_mu. */
+static const char *short_name(MapWriter *m, const char *name)
+{
+    const bool adjoint = strncmp(name, "d_", 2) == 0;
+    const char *own = name + (adjoint ? 2 : 0), *rest = NULL;
+    for (int i = 0; i < m->k->args.len; i++) {
+        const char *arg = m->k->args.at[i].name;
+        arg += strncmp(arg, "d_", 2) == 0 ? 2 : 0;
+        const size_t len = strlen(arg);
+        if (strncmp(own, arg, len) == 0 && own[len] == '_' && isalpha((unsigned char)own[len + 1]))
+            rest = own + len + 1;
+    }
+    return rest ? emit_format(m->e, "%s%s", adjoint ? "d_" : "", rest) : name;
+}
+
+static bool is_free(MapWriter *m, const char *name)
+{
+    return !names_taken(m->e, m->w->names, emit_identifier(m->e, name)) && !emit_is_reserved(name);
+}
+
+/* A letter stands for one value of the kernel. */
 static const char *free_name(MapWriter *m, const char *want)
 {
-    Names *scope = m->w->names;
-    if (want && !names_taken(m->e, scope, emit_identifier(m->e, want)) && !emit_is_reserved(want))
-        return names_take(m->e, scope, want);
-    for (char c = 'a'; c <= 'z'; c++)
-        if (c != 'i' && c != 'l' && c != 'n' && c != 'o' && c != 'p' && c != 's'
-            && !names_taken(m->e, scope, (char[]){ c, '\0' }))
-            return names_take(m->e, scope, (char[]){ c, '\0' });
-    return names_take(m->e, scope, "t");
+    if (want)
+        want = short_name(m, want);
+    if (want && is_free(m, want))
+        return names_take(m->e, m->w->names, want);
+    for (char c = 'a'; c <= 'z'; c++) {
+        const char name[] = { c, '\0' };
+        if (strchr("ilnops", c) || m->letter[c - 'a'] || !is_free(m, name))
+            continue;
+        m->letter[c - 'a'] = true;
+        return names_take(m->e, m->w->names, name);
+    }
+    return names_take(m->e, m->w->names, "t");
 }
 
 static void statement(MapWriter *m, const char *s) { emit_statement(m->out, m->indent, s); }
@@ -405,7 +431,7 @@ static void declare_reductions(MapWriter *m, const RowWork *r, const char **best
             statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, in), best[i],
                                       reduce_start(m, v, in)));
         }
-        const bool named = v->name && !names_taken(m->e, m->w->names, v->name);
+        const bool named = v->name && is_free(m, short_name(m, v->name));
         m->temp[n] = free_name(m, named ? v->name : plain);
         statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, v->dtype), m->temp[n],
                                   place ? "0" : reduce_start(m, v, v->dtype)));

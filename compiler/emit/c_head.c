@@ -127,7 +127,7 @@ void c_head(Emitter *e)
              emit_count(e, emit_train_value(e, c_count_parameters(e))));
     if (r && routine_has_arena(r)) {
         const char *dims = c_training_dims(e);
-        text_add(t, "; arena %s%s%s, full at step %d of %d", emit_bytes(e, r->arena_bytes),
+        text_add(t, "; arena %s%s%s, fullest at step %d of %d", emit_bytes(e, r->arena_bytes),
                  dims[0] ? " at " : "", dims, r->peak_step, count_steps(&r->steps));
     }
     text_put(t, "\n */\n#include \"rt.h\"\n");
@@ -187,9 +187,25 @@ static void write_symbols(Emitter *e, bool constants)
     emit_aligned(e->out, lines.at, 40);
 }
 
+/* What is no size, but was decided with them. */
+static void write_fixed(Emitter *e)
+{
+    Text t = text_new(e->cx->scratch);
+    for (int i = 0; i < e->p->fixed.len; i++) {
+        const FixedValue *v = &e->p->fixed.at[i];
+        text_add(&t, "%s%s = %s (%s)", i ? ", " : "fixed, and so not seen below: ", v->name,
+                 v->value, source_where(e->cx, v->span));
+    }
+    if (t.len == 0)
+        return;
+    emit_prose(e->out, "/* ", " * ", emit_comment(e, t.at, 8 * COLUMNS));
+    text_put(e->out, " */\n\n");
+}
+
 void c_dimensions(Emitter *e)
 {
     emit_banner(e, 1, "dimensions");
     write_symbols(e, true);
+    write_fixed(e);
     write_symbols(e, false);
 }

@@ -37,19 +37,6 @@ static void order_arguments(KernelWriter *w)
                 h->order[h->n_args++] = i;
 }
 
-static const Step *step_numbered(const Steps *steps, int number)
-{
-    const Step *found = NULL;
-    for (int i = 0; i < steps->len && found == NULL; i++) {
-        const Step *s = steps->at[i];
-        if (s->kernel == NULL)
-            found = step_numbered(&s->body, number);
-        else if (s->number == number)
-            found = s;
-    }
-    return found;
-}
-
 static void link_steps(Emitter *e, const Steps *all, const Steps *steps)
 {
     for (int i = 0; i < steps->len; i++) {
@@ -57,7 +44,7 @@ static void link_steps(Emitter *e, const Steps *all, const Steps *steps)
         if (s->kernel == NULL)
             link_steps(e, all, &s->body);
         else if (s->undoes && !map_get(e->kernel_undone, s->kernel))
-            map_set(e->kernel_undone, s->kernel, step_numbered(all, s->undoes)->kernel);
+            map_set(e->kernel_undone, s->kernel, steps_find(all, s->undoes)->kernel);
     }
 }
 
@@ -68,21 +55,25 @@ void c_link_kernels(Emitter *e)
         link_steps(e, &e->kp->train->steps, &e->kp->train->steps);
 }
 
-/* Equations, one under the other; then source line, forward kernel and what was fused. */
+/* "chargpt.model:28, 29": the lines whose values a kernel stores. */
+const char *c_kernel_lines(Emitter *e, const Kernel *k)
+{
+    Text t = text_new(e->cx->scratch);
+    for (int i = 0; i < k->lines.len; i++) {
+        const char *where = source_where(e->cx, k->lines.at[i]);
+        text_add(&t, i ? ", %s" : "%s", i ? strrchr(where, ':') + 1 : where);
+    }
+    return t.at;
+}
+
+/* Equations, one under the other; then source lines and, backward, the forward kernel. */
 static void write_comment(Emitter *e, const Kernel *k)
 {
     Text about = text_new(e->cx->scratch), t = text_new(e->cx->scratch);
     const Kernel *undone = map_get(e->kernel_undone, k);
-    const Span at = undone ? undone->span : k->span;
-    text_put(&about, at.file ? source_where(e->cx, at) : "");
+    text_put(&about, c_kernel_lines(e, undone ? undone : k));
     if (undone)
         text_add(&about, "%sgradient of k%d", about.len ? "   " : "", undone->number);
-    if (k->what)
-        text_add(&about, "%s%s",
-                 undone      ? ", "
-                 : about.len ? "   "
-                             : "",
-                 emit_comment(e, k->what, 60));
     const char *s = k->formula;
     for (bool first = true; *s; first = false) {
         const size_t len = strcspn(s, "\n");
@@ -90,10 +81,10 @@ static void write_comment(Emitter *e, const Kernel *k)
         emit_prose(&t, first ? "/* " : "\n * ", " *         ", line);
         s += len + (s[len] == '\n');
     }
-    if (!strchr(k->formula, '\n') && t.len + 2 + about.len + 3 <= COLUMNS && !strchr(t.at, '\n')) {
+    if (!strchr(t.at, '\n') && t.len + 2 + about.len + 3 <= COLUMNS) {
         text_pad(&t, t.len < 48 ? 48 : 0);
-        text_add(&t, "  %s", about.at);
-    } else {
+        text_add(&t, about.len ? "  %s" : "", about.at);
+    } else if (about.len) {
         text_add(&t, "\n * %s", about.at);
     }
     text_add(e->out, "%s */\n", t.at);

@@ -9,10 +9,12 @@
 #include <string.h>
 
 static const char how_to_read[] =
-    "/* One arena holds what steps hand on. Values that do not live at the same time share a\n"
-    " * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE\n"
-    " * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are\n"
-    " * partial sums, a row per range of rows (section 4). */\n\n";
+    "/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that\n"
+    " * are not needed at the same time share bytes: \"over\" lists what was there before, \"in place\n"
+    " * of\" means that a step replaces its input. work_* hold the partial sums of one step. Sizes\n"
+    " * are known when the program starts, so offsets are formulas: a buffer lies above all that are\n"
+    " * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */\n"
+    "\n";
 
 static bool is_train(const Routine *r) { return strcmp(r->name, "train") == 0; }
 
@@ -57,44 +59,32 @@ const char *c_buffer_shape(Emitter *e, const Buffer *b)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Step numbers by position; a loop's own positions get the number of its first and last step. */
+/* Numbers of the first step that writes a buffer and of the last that reads it. */
 typedef struct {
-    int *first, *last, n;
-} Numbers;
+    int written, read;
+} Life;
 
-static void number_positions(Numbers *x, const Steps *steps)
+static void find_life(const Steps *steps, const Buffer *b, Life *life)
 {
     for (int i = 0; i < steps->len; i++) {
         const Step *s = steps->at[i];
-        if (s->kernel == NULL)
-            number_positions(x, &s->body);
-        else if (s->position < x->n)
-            x->first[s->position] = x->last[s->position] = s->number;
+        for (int a = 0; s->kernel && a < s->kernel->args.len; a++) {
+            if (s->operands[a].buffer != b)
+                continue;
+            const KernelArg *arg = &s->kernel->args.at[a];
+            if (arg->written && (life->written == 0 || s->number < life->written))
+                life->written = s->number;
+            if ((arg->read || b->partials) && s->number > life->read)
+                life->read = s->number;
+        }
+        find_life(&s->body, b, life);
     }
 }
 
-static Numbers numbers_of(Emitter *e, const Routine *r)
-{
-    int top = 0;
-    for (int i = 0; i < r->buffers.len; i++)
-        top = r->buffers.at[i]->last > top ? r->buffers.at[i]->last : top;
-    Numbers x = { NEW_ARRAY(e->cx->scratch, int, top + 3), NEW_ARRAY(e->cx->scratch, int, top + 3),
-                  top + 2 };
-    number_positions(&x, &r->steps);
-    for (int i = 1; i < x.n; i++)
-        if (x.last[i] == 0)
-            x.last[i] = x.last[i - 1];
-    for (int i = x.n - 2; i >= 0; i--)
-        if (x.first[i] == 0)
-            x.first[i] = x.first[i + 1];
-    return x;
-}
-
-/* What lay in the same bytes before: the buffer it is written over, or the ones it follows. */
+/* What lay in the same bytes before: the buffer in whose place it is written, or those it is over. */
 static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
 {
     Text t = text_new(e->cx->scratch);
-    int n = 0;
     if (b->over)
         return emit_format(e, "in place of %s", b->over->name);
     for (int i = 0; i < r->buffers.len; i++) {
@@ -102,17 +92,13 @@ static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
         if (o == b || !is_placed(o) || o->last >= b->first || o->offset >= b->offset + b->bytes
             || b->offset >= o->offset + o->bytes)
             continue;
-        if (n++ < 2)
-            text_add(&t, "%s%s", n > 1 ? ", " : "over ", o->name);
+        text_add(&t, "%s%s", t.len ? ", " : "over ", o->name);
     }
-    if (n > 2)
-        text_put(&t, ", ...");
     return t.at;
 }
 
 static void write_table(Emitter *e, const Routine *r)
 {
-    const Numbers x = numbers_of(e, r);
     const char *dims = c_training_dims(e);
     size_t name = 6, shape = 5;
     for (int i = 0; i < r->buffers.len; i++) {
@@ -124,29 +110,34 @@ static void write_table(Emitter *e, const Routine *r)
     shape = shape > 28 ? 28 : shape;
     text_add(e->out,
              "/* The arena of %s: %s%s%s.\n"
-             " * Offsets and bytes are those at these sizes; written and last read are steps.\n"
+             " * Offsets and bytes are those at these sizes; written and last read are numbers of\n"
+             " * steps (section%s).\n"
              " *\n",
              is_train(r)                      ? "a training step"
              : strcmp(r->name, "eval") == 0   ? "an evaluation"
              : strcmp(r->name, "output") == 0 ? "the outputs"
                                               : "the counts",
-             emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims);
+             emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims,
+             is_train(r) ? "s 5 and 6" : " 5");
     text_add(e->out, " *   %-*s  %-*s  %-4s %11s %11s  written  last read\n", (int)name, "buffer",
              (int)shape, "shape", "type", "offset", "bytes");
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
         if (!is_placed(b))
             continue;
+        Life life = { 0 };
         Text t = text_new(e->cx->scratch);
+        find_life(&r->steps, b, &life);
         text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d", (int)name, b->name, (int)shape,
                  emit_comment(e, c_buffer_shape(e, b), shape), dtype_name(b->dtype),
-                 (long long)b->offset, (long long)b->bytes, x.first[b->first], x.last[b->last]);
+                 (long long)b->offset, (long long)b->bytes, life.written,
+                 life.read > life.written ? life.read : life.written);
         text_add(e->out, " *   %s", emit_comment(e, t.at, COLUMNS - 5));
         const char *shares = shares_with(e, r, b);
-        if (shares[0] == '\0' || t.len + 2 + strlen(shares) <= COLUMNS - 5)
-            text_add(e->out, "%s%s\n", shares[0] ? "  " : "", shares);
-        else
-            text_add(e->out, "\n *       %s\n", emit_comment(e, shares, COLUMNS - 9));
+        text_put(e->out, "\n");
+        if (shares[0])
+            emit_prose(e->out, " *       ", " *         ", shares);
+        text_put(e->out, shares[0] ? "\n" : "");
     }
     text_put(e->out, " */\n");
 }
@@ -294,8 +285,9 @@ void c_memory(Emitter *e)
         text_put(e->out, any ? "\n" : how_to_read);
         any = true;
         if (routine[i]->shares) {
-            text_put(e->out, "/* The outputs are some of the steps of an evaluation, in its "
-                             "places. */\n");
+            text_put(e->out,
+                     "/* The outputs are made by some of the steps of an evaluation, with the "
+                     "same places;\n * what the caller asked for goes to the caller. */\n");
             continue;
         }
         name_fields(e, routine[i]);

@@ -6,6 +6,11 @@
  */
 #include "emit/parts.h"
 
+static const char how_to_read[] =
+    "/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the\n"
+    " * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it\n"
+    " * is declared transposed, and is used as x @ w'. */\n\n";
+
 #include <string.h>
 
 typedef struct {
@@ -147,6 +152,7 @@ void c_parameters(Emitter *e)
 {
     DimScope s = dim_scope(e, "");
     emit_banner(e, 2, "parameters");
+    text_put(e->out, how_to_read);
     write_enum(e, -1);
     if (e->p->params.len == 0)
         return;

@@ -161,7 +161,7 @@ static void trace_step(Function *f, const Step *s)
                                     emit_string(e, o->buffer->name), emit_string(e, shape),
                                     operand_text(f, o), dim_c(&f->dims, n) },
                   5, ");");
-        vec_push(e->cx->scratch, &f->rows, ((Row){ t.at, NULL }));
+        vec_push(e->cx->scratch, &f->rows, ((Row){ .left = t.at }));
     }
 }
 
@@ -178,22 +178,69 @@ static const char *source_line_of(Emitter *e, Span at)
     return emit_format(e, "%.*s", (int)len, line);
 }
 
-/* The line of the model, or the step's own equation: backward, and where the step before has that
-   line already. "3    tiny.model:8  h = tanh(x)", "9    undoes 3  tiny.model:8  d_x = ..." */
-static const char *step_comment(Function *f, const Step *s, const Step *before)
+/* Does another of the steps work on a line of this one? */
+static bool shares_line(Emitter *e, const Steps *steps, const Step *s)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *other = steps->at[i];
+        if (!other->kernel || other == s || other->backward)
+            continue;
+        for (int a = 0; a < s->kernel->lines.len; a++)
+            for (int b = 0; b < other->kernel->lines.len; b++)
+                if (strcmp(source_where(e->cx, s->kernel->lines.at[a]),
+                           source_where(e->cx, other->kernel->lines.at[b]))
+                    == 0)
+                    return true;
+    }
+    return false;
+}
+
+/* The lines of the model for which a step does a part, unless they stand above the step before. */
+static const char *step_heading(Function *f, const Step *s, const Step *before)
 {
     Emitter *e = f->e;
-    const bool same = before && before->kernel && before->span.file && s->span.file
-                      && strcmp(source_where(e->cx, before->span), source_where(e->cx, s->span))
-                             == 0;
-    const char *text = s->span.file ? source_line_of(e, s->span) : "";
     Text t = text_new(e->cx->scratch);
-    text_add(&t, "%-4d ", s->number);
-    if (s->undoes)
-        text_add(&t, "undoes %-4d ", s->undoes);
-    text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
-             s->backward || same ? s->kernel->brief : text);
-    return emit_comment(e, t.at, COLUMNS - 10);
+    if (before && before->kernel
+        && strcmp(c_kernel_lines(e, before->kernel), c_kernel_lines(e, s->kernel)) == 0)
+        return NULL;
+    for (int i = 0; i < s->kernel->lines.len; i++) {
+        const Span at = s->kernel->lines.at[i];
+        const char *line = emit_format(e, "%s  %s", source_where(e->cx, at), source_line_of(e, at));
+        text_add(&t, "    /* %s */\n", emit_comment(e, line, COLUMNS - 10));
+    }
+    return t.len ? t.at : NULL;
+}
+
+/* "9    undoes 3, 2  tiny.model:8  d_x = ..." */
+static const char *undone_text(Emitter *e, const Step *s)
+{
+    Text t = text_new(e->cx->scratch);
+    text_put(&t, s->undone.len ? "undoes " : "");
+    for (int i = 0; i < s->undone.len; i++)
+        text_add(&t, "%s%d", i ? ", " : "", s->undone.at[i]);
+    return t.at;
+}
+
+/* What is said of a step. Forward: the line of the model where it does all of it, "3  tiny.model:8
+   h = tanh(x)"; else that line as a heading and its own equation. Backward: its own equation. */
+static Row step_row(Function *f, const Steps *steps, int i)
+{
+    Emitter *e = f->e;
+    const Step *s = steps->at[i], *before = i > 0 ? steps->at[i - 1] : NULL;
+    const char *where = s->span.file ? source_where(e->cx, s->span) : "";
+    const bool part = s->kernel->lines.len != 1 || shares_line(e, steps, s);
+    Row row = { .left = call_text(f, s) };
+    if (s->backward)
+        row.comment = emit_format(e, "%-4d %-11s  %s  %s", s->number, undone_text(e, s), where,
+                                  s->kernel->brief);
+    else if (part)
+        row.comment = emit_format(e, "%-4d %s", s->number, s->kernel->brief);
+    else
+        row.comment = emit_format(e, "%-4d %s  %s", s->number, where, source_line_of(e, s->span));
+    if (!s->backward && part)
+        row.heading = step_heading(f, s, before);
+    row.comment = emit_comment(e, row.comment, COLUMNS - 10);
+    return row;
 }
 
 /* ---- loops --------------------------------------------------------------------------------- */
@@ -342,7 +389,7 @@ static const LoopFunction *loop_function(Function *f, const Step *s, const char 
     write_function(&in, own->name, &s->body, s->backward,
                    arena_printf(a, "one repetition of %s, %s%s%s",
                                 s->loop->stack ? s->loop->stack : layer, f->part,
-                                carried[0] ? ": goes on with " : "", carried));
+                                carried[0] ? "; in place: " : "", carried));
     own->head = in.head;
     map_set(e->loops, s, own);
     return own;
@@ -358,7 +405,8 @@ static void write_loop(Function *f, const Step *s)
     const LoopFunction *function = loop_function(f, s, var);
     merge_heads(f->head, function->head, e);
     vec_push(a, &f->rows,
-             ((Row){ loop_call(f, s, function->name, var, function->head), loop_comment(f, s) }));
+             ((Row){ .left = loop_call(f, s, function->name, var, function->head),
+                     .comment = loop_comment(f, s) }));
 }
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -377,6 +425,7 @@ static void write_rows(Function *f, Text *t)
                  && column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS;
     for (int i = 0; i < f->rows.len; i++) {
         const Row *r = &f->rows.at[i];
+        text_put(t, r->heading ? r->heading : "");
         if (!beside && r->comment)
             text_add(t, "    /* %s */\n", r->comment);
         text_put(t, r->left);
@@ -439,9 +488,7 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
         if (s->kernel == NULL)
             write_loop(f, s);
         else
-            vec_push(
-                a, &f->rows,
-                ((Row){ call_text(f, s), step_comment(f, s, i > 0 ? steps->at[i - 1] : NULL) }));
+            vec_push(a, &f->rows, step_row(f, steps, i));
         if (s->kernel && e->opt->trace)
             trace_step(f, s);
     }
@@ -493,13 +540,14 @@ static void write_count(Emitter *e)
             continue;
         f.head->s = f.head->sums = true;
         vec_push(e->cx->scratch, &f.rows,
-                 ((Row){ emit_format(e, "    s->count[S_%s] += (double)(%s);", e->slot[i],
-                                     dim_c(&f.dims, m->count)),
-                         emit_format(e, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
-                                     m->span.file ? source_where(e->cx, m->span) : "") }));
+                 ((Row){ .left = emit_format(e, "    s->count[S_%s] += (double)(%s);", e->slot[i],
+                                             dim_c(&f.dims, m->count)),
+                         .comment = emit_format(
+                             e, "%s  %s", emit_comment(e, m->text ? m->text : m->name, 60),
+                             m->span.file ? source_where(e->cx, m->span) : "") }));
     }
     write_function(&f, name, r ? &r->steps : &nothing, false,
-                   "what the means divide by, over one micro-step");
+                   "adds what the means divide by, for one micro-step");
     map_set(e->call_dims, head_key(e, r, "count"), f.head);
 }
 
@@ -512,7 +560,7 @@ static void write_slots(Emitter *e)
     for (int i = 0; i < e->p->means.len; i++) {
         const MeanSlot *m = &e->p->means.at[i];
         text_add(&t, "    S_%s = %d,\t/* %s%s  %s */\n", e->slot[i], i,
-                 m->weight != 0 ? "" : "metric: ", emit_comment(e, m->text ? m->text : m->name, 28),
+                 m->weight != 0 ? "" : "metric: ", emit_comment(e, m->text ? m->text : m->name, 36),
                  m->span.file ? source_where(e->cx, m->span) : "");
     }
     text_put(&t, "};\n");
@@ -532,19 +580,22 @@ void c_forward(Emitter *e)
         write_part(e, e->kp->train, "forward", false,
                    "training: fills the arena and adds to the sums");
     if (e->kp->eval)
-        write_part(e, e->kp->eval, "evaluate", false, "evaluation: adds to the sums");
+        write_part(e, e->kp->eval, "evaluate", false,
+                   "evaluation: the same values, kept for no backward pass; adds to the sums");
     if (e->kp->output)
         write_part(e, e->kp->output, "outputs", false, "the outputs, for given inputs");
 }
 
 void c_backward(Emitter *e)
 {
-    emit_banner(e, 6, "backward: each step undoes a step of section 5");
+    emit_banner(e, 6, "backward: the steps of section 5, last first");
     text_put(
         e->out,
-        "/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count\n"
-        " * of the whole update, over all micro-steps and ranks. A parameter that is used twice\n"
-        " * gets its second gradient by += . */\n\n");
+        "/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:\n"
+        " * its weight / its count in the whole update, over all micro-steps (and ranks, where several\n"
+        " * processes train together). A sum hands its gradient on to all its terms as it is, so that\n"
+        " * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that\n"
+        " * is used twice gets the sum of two gradients; a bias, the sum over all rows. */\n\n");
     if (has_steps(e->kp->train, true))
         write_part(e, e->kp->train, "backward", true,
                    "gradients: the first write of an update replaces, later ones add");

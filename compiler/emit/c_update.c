@@ -9,10 +9,20 @@
 #include <string.h>
 
 static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw" };
-static const char *const update_rule[] = {
-    "p = p - lr d_p, with momentum, if finite",
-    "Adam, if finite",
-    "Adam with decoupled decay, if finite",
+/* What the update does with each element, g = factor * d_p. */
+static const char *const update_formula[] = {
+    " *   sgd      g = g + decay p;  m = momentum m + g;\n"
+    " *            p = p - lr m, or with nesterov p - lr (g + momentum m)\n",
+    " *   adam     g = g + decay p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;\n"
+    " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
+    " *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;\n"
+    " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
+};
+
+static const char *const schedule_formula[] = {
+    "lr stays as given",
+    "lr falls on a line from its start to lr_end",
+    "lr = lr_end + (start - lr_end) (1 + cos(pi x)) / 2, where x runs from 0 to 1",
 };
 
 static void write_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part)
@@ -81,13 +91,13 @@ static void write_step(Emitter *e)
                                     function_head(e, e->kp->train, "backward") };
     Text lines = text_new(e->cx->scratch);
     text_put(&lines,
-             "    rt_begin_step(run, s);\t/* sums and counts are 0; generator key, rate */\n");
+             "    rt_begin_step(run, s);\t/* sums and counts 0, add = false; random key, lr */\n");
     text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
                      "        rt_begin_micro(run, s, micro);\t/* sizes, inputs, first sample */\n");
     write_locals(e, &lines, 8, &count, 1);
     write_call(e, &lines, 8, e->kp->count, "count");
     text_put(&lines, "    }\n    rt_seed_losses(run, s);"
-                     "\t/* weight / count of all ranks; 0 if the count is 0 */\n\n");
+                     "\t/* weight / count of the update; 0 if the count is 0 */\n\n");
     text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
                      "        rt_begin_micro(run, s, micro);\n");
     write_locals(e, &lines, 8, head, head[1] ? 2 : 1);
@@ -99,9 +109,18 @@ static void write_step(Emitter *e)
                      "    rt_finite_and_norm(run, s);\t/* are all finite? global norm */\n");
     if (train->clip > 0)
         text_put(&lines, "    rt_clip(run, s);\t/* factor = min(1, clip / norm) */\n");
-    text_add(&lines, "    %s(run, s);\t/* %s */\n", update_name[train->optimizer],
-             update_rule[train->optimizer]);
-    text_put(&lines, "    rt_end_step(run, s);\t/* counters and schedule, if applied */\n");
+    text_add(&lines, "    %s(run, s);\t/* as above, if all is finite */\n",
+             update_name[train->optimizer]);
+    text_put(&lines, "    rt_end_step(run, s);\t/* counters: updates applied, or skipped */\n");
+    const char *rate = emit_format(e, "Decay is for parameters marked .decay. %s%s.",
+                                   train->warmup > 0 ? "After a rise in the warmup, " : "",
+                                   schedule_formula[train->schedule]);
+    text_put(e->out,
+             "/* Counts come first, since gradients are divided by those of the whole update. The\n"
+             " * update itself, for each element, with g = factor * d_p:\n");
+    text_put(e->out, update_formula[train->optimizer]);
+    emit_prose(e->out, " * ", " * ", rate);
+    text_put(e->out, " */\n");
     text_add(e->out, "static void %s_step(RtRun *run, RtStep *s)\n{\n", e->model);
     emit_aligned(e->out, lines.at, 48);
     text_put(e->out, "}\n\n");

@@ -20,6 +20,7 @@ typedef struct {
     bool *hoist;                             /* by value: held outside the row loop */
     bool *force;                             /* by value: to be held before anything is stored */
     int *uses;                               /* by value, in the body being written */
+    bool letter[26];                         /* taken: one variable of the kernel each */
     const char **total, **partial, **column; /* by effect: running sums */
     const char *column_index;
 } MapWriter;

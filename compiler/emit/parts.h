@@ -110,6 +110,7 @@ typedef struct {
 } KernelWriter;
 
 void c_link_kernels(Emitter *e); /* c_kernel.c: what backward kernels undo */
+const char *c_kernel_lines(Emitter *e, const Kernel *k);
 void c_kernel(Emitter *e, Kernel *k);
 void c_map(KernelWriter *w);                /* c_map.c: loops */
 bool c_map_needs_partials(const Kernel *k); /* sums over rows beside other work */

@@ -6,7 +6,8 @@
 
 typedef struct {
     const char *left, *comment;
-} Row; /* a call and what is said of it */
+    const char *heading; /* lines of the model above it, or NULL */
+} Row;                   /* a call and what is said of it */
 
 /* A function under construction: the steps of a routine, or of the body of a loop. */
 typedef struct Function Function;

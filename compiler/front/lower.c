@@ -576,6 +576,10 @@ static void lower_tables(Low *low)
         Output to = { c->outputs.at[i].name, t, c->outputs.at[i].span };
         vec_push(a, &low->p->outputs, to);
     }
+    for (int i = 0; i < c->consts.len; i++) {
+        const CheckedConst *k = &c->consts.at[i];
+        vec_push(a, &low->p->fixed, ((FixedValue){ k->name, k->value, k->span }));
+    }
     for (int i = 0; i < c->constraints.len; i++) {
         const CheckedConstraint *k = &c->constraints.at[i];
         Constraint to = { .left = k->left, .right = k->right, .span = k->span, .text = k->text };

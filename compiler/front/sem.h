@@ -150,6 +150,11 @@ typedef struct {
     Span span;
 } CheckedConstraint;
 
+typedef struct {
+    const char *name, *value; /* "rate", "0.1" */
+    Span span;
+} CheckedConst;
+
 /* One evaluation of the model's body, with `training` true or false. */
 typedef struct {
     bool training;
@@ -201,6 +206,7 @@ typedef struct {
     VEC(CheckedName) metrics;
     VEC(CheckedName) outputs;
     VEC(CheckedConstraint) constraints;
+    VEC(CheckedConst) consts; /* of the file, that are no sizes */
     CheckedTrain train;
     bool has_loss;
     CheckedPhase phase[2]; /* [0]: training = false, [1]: training = true */

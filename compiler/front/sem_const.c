@@ -397,6 +397,11 @@ void sem_declare_const(Sem *s, Scope *sc, const Ast *a, bool top)
             t = thing_poison(s);
         }
     }
+    if (top && (t->kind == THING_REAL || t->kind == THING_BOOL)) {
+        const char *value = t->kind == THING_BOOL ? (t->yes ? "true" : "false")
+                                                  : arena_printf(s->arena, "%.7g", t->real);
+        vec_push(s->arena, &s->out->consts, ((CheckedConst){ a->name, value, a->at }));
+    }
     Thing *copy = thing_new(s, t->kind, a->at);
     *copy = *t;
     copy->span = a->at;

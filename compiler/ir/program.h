@@ -129,6 +129,11 @@ typedef struct {
 } TrainSettings;
 
 typedef struct {
+    const char *name, *value; /* "rate", "0.1" */
+    Span span;
+} FixedValue;
+
+typedef struct {
     Graph *graph;
     const char *name;
     bool training;
@@ -147,6 +152,7 @@ struct Program {
     VEC(Metric) metrics;
     VEC(Output) outputs;
     VEC(Constraint) constraints;
+    VEC(FixedValue) fixed; /* consts of the model that are no sizes: to be told, no more */
     TrainSettings train;
     Graph *train_graph;  /* training = true; NULL without loss */
     Graph *eval_graph;   /* sums of all mean slots, training = false */

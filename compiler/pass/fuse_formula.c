@@ -46,6 +46,22 @@ static void write_shape(Writer *w, Text *t, const Type *type)
     text_put(t, "]");
 }
 
+/* The shape that the memory map gives a buffer, without the axes of loops; or n's own, where it is
+   of another number of elements. */
+static const Type *shown_shape(Writer *w, const Buffer *b, const Type *own)
+{
+    Dims *ds = w->s->f->ds;
+    const Type *t = b->type;
+    if (!t || b->kind == BUF_SUM || b->kind == BUF_COUNT)
+        return own;
+    for (int skip = 0; skip < t->rank; skip++) {
+        const Type *part = type_of(ds, t->dtype, t->rank - skip, t->dim + skip);
+        if (dim_same(type_elems(ds, part), type_elems(ds, own)))
+            return part;
+    }
+    return own;
+}
+
 /* The name under which n lies in memory, or that its root in this kernel has. */
 static const char *stored_name(Writer *w, Scope *s, Node *n)
 {
@@ -61,6 +77,14 @@ static const char *stored_name(Writer *w, Scope *s, Node *n)
     if (here && v.buffer->id < 0) /* held in a register */
         return w->names ? NULL : x->hint;
     return v.buffer->name;
+}
+
+static const Buffer *stored_in(Scope *s, Node *n)
+{
+    View v;
+    if (!place_view(s, n, &v))
+        bug("%s lies in no buffer", op_row(n->op)->name);
+    return v.buffer;
 }
 
 /* The model's name of a value on the way. Where two values have one, the second is written out. */
@@ -110,8 +134,33 @@ static void write_call(Writer *w, Text *t, const char *name, const Node *n)
     text_put(t, ")");
 }
 
+/* x where the sum of x over an axis keeps one element: sum of where(0..V == at, x, 0). */
+static Node *picked(const Node *n, Node **at)
+{
+    const Node *where = n->in[0];
+    const int last = where->type->rank - 1;
+    if (n->op != OP_SUM || n->attr.n_axes != 1 || n->attr.axes[0] != last || where->op != OP_WHERE)
+        return NULL;
+    const Node *is = where->in[0];
+    while (is->op == OP_BROADCAST)
+        is = is->in[0];
+    if (is->op != OP_EQ || is->in[0]->op != OP_IOTA || is->in[0]->attr.axes[0] != last
+        || where->in[2]->op != OP_CONST || where->in[2]->attr.value != 0)
+        return NULL;
+    *at = is->in[1];
+    return where->in[1];
+}
+
 static void write_reduce(Writer *w, Text *t, Node *n, int outer)
 {
+    Node *at, *from = picked(n, &at);
+    if (from) {
+        write_node(w, t, from, 8);
+        text_put(t, "[..,");
+        write_node(w, t, at, 0);
+        text_put(t, "]");
+        return;
+    }
     const char *name = n->op == OP_SUM    ? "sum"
                        : n->op == OP_AMAX ? "max"
                        : n->op == OP_AMIN ? "min"
@@ -149,7 +198,7 @@ static void write_leaf(Writer *w, Text *t, Scope *s, Node *n)
 {
     Context *cx = w->s->f->cx;
     if (n->op == OP_CONST)
-        text_add(t, "%g", n->attr.value);
+        text_add(t, "%.7g", n->attr.value);
     else if (n->op == OP_DIM)
         text_put(t, dim_text(cx, n->attr.dim));
     else if (n->op == OP_IOTA)
@@ -257,7 +306,7 @@ static void write_node(Writer *w, Text *t, Node *n, int outer)
     const char *name = stored ? stored : name_on_the_way(w, s, n);
     if (name) {
         text_put(t, name);
-        write_shape(w, t, n->type);
+        write_shape(w, t, stored ? shown_shape(w, stored_in(s, n), n->type) : n->type);
     } else if (w->left-- <= 0)
         text_put(t, "...");
     else if (n->n_in == 0)
@@ -277,7 +326,7 @@ static void write_left(Writer *w, Text *t, const Buffer *b, const Type *type, Ad
     const bool shapes = w->shapes;
     w->shapes = !w->brief;
     text_put(t, b->name);
-    write_shape(w, t, type);
+    write_shape(w, t, shown_shape(w, b, type));
     w->shapes = shapes;
     text_put(t, add == ADD_NEVER ? " = " : add == ADD_ALWAYS ? " += " : " (+)= ");
 }
@@ -431,54 +480,35 @@ static Text map_formula(Scope *s, const Unit *u, const Operand *operands)
     return count_lines(&t) > LINES_MAX ? write_inputs(s, u, operands) : t;
 }
 
-/* An operand of a product, with the shape in which the product takes it: [..,k] over the leading
-   dims of the result where they are known. */
-static void write_operand(Writer *w, Text *t, Node *n, const Type *result, bool turned, int level)
+/* An operand of a product: views of a buffer are the buffer. */
+static void write_operand(Writer *w, Text *t, Node *n, bool turned, int level)
 {
     Scope *s = scope_of(w->s, n);
     Node *root = node_resolve(&s, n);
-    while (root->op == OP_RESHAPE || root->op == OP_TRANSPOSE)
+    while ((root->op == OP_RESHAPE || root->op == OP_TRANSPOSE) && !stored_name(w, s, root))
         root = node_resolve(&s, root->in[0]);
     const char *name = stored_name(w, s, root);
-    const int last = n->type->rank - 1;
-    if (!name || !w->shapes || n->type->rank < 1 || root->type->rank < 1
-        || dim_same(root->type->dim[root->type->rank - 1], n->type->dim[last])) {
+    if (!name) {
         write_matrix(w, t, n, turned, level);
         return;
     }
-    const Dim *dim[RANK_MAX];
-    for (int i = 0; i < result->rank; i++)
-        dim[i] = i < result->rank - 1 ? result->dim[i] : n->type->dim[last];
     text_put(t, name);
-    write_shape(w, t,
-                result->rank > n->type->rank && !turned
-                    ? type_of(w->s->f->ds, n->type->dtype, result->rank, dim)
-                    : n->type);
+    write_shape(w, t, shown_shape(w, stored_in(s, root), root->type));
     text_put(t, turned ? "'" : "");
 }
 
-static void write_factors(Writer *w, Text *t, Node *n, const Type *result)
+static void write_factors(Writer *w, Text *t, Node *n)
 {
-    write_operand(w, t, n->in[0], result, n->attr.ta, 5);
+    write_operand(w, t, n->in[0], n->attr.ta, 5);
     text_put(t, " @ ");
-    write_operand(w, t, n->in[1], n->in[1]->type, n->attr.tb, 6);
-}
-
-/* The model's shape of a product's result, unless its rows are of another width. */
-static const Type *shape_of_result(const Node *n, const Info *x)
-{
-    const Type *own = n->type, *model = x->shape;
-    const bool same = model && model->rank > 0 && own->rank > 0
-                      && dim_same(model->dim[model->rank - 1], own->dim[own->rank - 1]);
-    return same ? model : own;
+    write_operand(w, t, n->in[1], n->attr.tb, 6);
 }
 
 static void write_product(Writer *w, Text *t, Unit *u, const Kernel *k, const Operand *operands)
 {
     Node *n = u->node;
     const Info *x = &w->s->at[n->id];
-    const Type *result = shape_of_result(n, x);
-    write_left(w, t, operands[0].buffer, result,
+    write_left(w, t, operands[0].buffer, n->type,
                k->kind == KERNEL_SCATTER ? k->scatter.add : k->matmul.add);
     w->top = n;
     w->left = DEEP * DEEP;
@@ -488,36 +518,85 @@ static void write_product(Writer *w, Text *t, Unit *u, const Kernel *k, const Op
         text_put(t, " added at ");
         write_node(w, t, n->in[0], 0);
     } else if (x->sum) {
-        write_factors(w, t, x->sum->at.at[u->part], result);
+        write_factors(w, t, x->sum->at.at[u->part]);
         if (x->sum->bias && !u->part)
             text_add(t, " + %s", operands[3].buffer->name);
     } else {
-        write_factors(w, t, n, result);
+        write_factors(w, t, n);
     }
+}
+
+/* "softmax(q k' / sqrt(D), causal) v", and where q, k and v lie. */
+static void write_softmax(Writer *w, Text *t, const Node *n, const Operand *qkv)
+{
+    const Dim *width = n->in[0]->type->dim[n->in[0]->type->rank - 1];
+    const char *q = qkv[0].buffer->name, *k = qkv[1].buffer->name, *v = qkv[2].buffer->name;
+    const bool one = q == k && k == v;
+    text_add(t, "softmax(%s %s'", one ? "q" : q, one ? "k" : k);
+    if (n->attr.value > 0 || n->attr.value < 0)
+        text_add(t, " * %.7g", n->attr.value);
+    else
+        text_add(t, " / sqrt(%s)", dim_text(w->s->f->cx, width));
+    text_add(t, "%s) %s", n->attr.causal ? ", causal" : "", one ? "v" : v);
+    if (one)
+        text_add(t, ", where q, k and v are parts of %s", q);
 }
 
 static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
 {
     const Node *n = u->node;
-    bool grad = n->op == OP_ATTENTION_GRAD;
-    int at = grad ? 3 : 2;
-    (void)w;
-    if (grad && o[0].buffer == o[1].buffer && o[1].buffer == o[2].buffer)
-        text_add(t, "d_q, d_k, d_v of %s", o[0].buffer->name);
-    else if (grad)
-        text_add(t, "%s, %s, %s", o[0].buffer->name, o[1].buffer->name, o[2].buffer->name);
-    else
-        text_add(t, "%s, %s", o[0].buffer->name, o[1].buffer->name);
-    const char *q = o[at].buffer->name, *k = o[at + 1].buffer->name, *v = o[at + 2].buffer->name;
-    text_add(t, " = %s(", grad ? "gradient of attention" : "attention");
-    if (q == k && k == v)
-        text_add(t, "q, k, v of %s", q);
-    else
-        text_add(t, "%s, %s, %s", q, k, v);
-    text_put(t, n->attr.causal ? ", causal)" : ")");
+    if (n->op == OP_ATTENTION_GRAD) {
+        if (o[0].buffer == o[1].buffer && o[1].buffer == o[2].buffer)
+            text_add(t, "d_q, d_k, d_v, parts of %s", o[0].buffer->name);
+        else
+            text_add(t, "%s, %s, %s", o[0].buffer->name, o[1].buffer->name, o[2].buffer->name);
+        if (w->brief)
+            return;
+        text_add(t, ": gradients, by %s, of %s = ", o[8].buffer->name, o[6].buffer->name);
+        write_softmax(w, t, n, &o[3]);
+        return;
+    }
+    write_left(w, t, o[0].buffer, n->types[0], ADD_NEVER);
+    write_softmax(w, t, n, &o[2]);
+    if (w->brief)
+        return;
+    text_put(t, ", for each head\n");
+    write_left(w, t, o[1].buffer, n->types[1], ADD_NEVER);
+    text_put(t, "log of the sum that each softmax divides by");
 }
 
-/* "d_x = d_y @ w'": one short line for the list of steps; what is written, where that is long. */
+/* What the kernel writes, the main value first. */
+static void brief_outputs(Text *t, const Kernel *k, const Operand *operands, int main_arg,
+                          size_t room)
+{
+    int more = 0;
+    text_put(t, operands[main_arg].buffer->name);
+    for (int i = 0; i < k->args.len; i++) {
+        if (i == main_arg || !k->args.at[i].written)
+            continue;
+        if (more == 0 && t->len + strlen(operands[i].buffer->name) + 2 <= room)
+            text_add(t, ", %s", operands[i].buffer->name);
+        else
+            more++;
+    }
+    if (more)
+        text_add(t, " and %d more", more);
+}
+
+/* " from x, d_y": what it is made of besides parameters. */
+static void brief_inputs(Text *t, const Kernel *k, const Operand *operands, size_t room)
+{
+    int n = 0;
+    for (int i = 0; i < k->args.len; i++) {
+        const Buffer *b = operands[i].buffer;
+        if (!k->args.at[i].read || b->kind == BUF_PARAM || t->len + strlen(b->name) + 6 > room)
+            continue;
+        text_add(t, "%s%s", n++ ? ", " : " from ", b->name);
+    }
+}
+
+/* "d_x = d_y @ w'": one short line for the list of steps; what is written and from what, where the
+   equation is long or needs others. */
 static const char *write_brief(Scope *s, Unit *u, const Kernel *k, const Operand *operands)
 {
     Writer w = { .s = s, .u = u, .names = true, .brief = true };
@@ -531,23 +610,13 @@ static const char *write_brief(Scope *s, Unit *u, const Kernel *k, const Operand
     else
         write_product(&w, &t, u, k, operands);
     const size_t room = u->backward ? BRIEF_BACKWARD : BRIEF;
-    if (t.len <= room)
+    if (t.len <= room && w.where.len == 0 && k->effects.len <= 1)
         return t.at;
     if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
-        return arena_printf(s->f->cx->arena, "%.*s", (int)strcspn(t.at, "=") - 1, t.at);
+        return arena_printf(s->f->cx->arena, "%.*s", (int)strcspn(t.at, ","), t.at);
     t = text_new(s->f->cx->arena);
-    text_put(&t, operands[main_arg].buffer->name);
-    int more = 0;
-    for (int i = 0; i < k->args.len; i++) {
-        if (i == main_arg || !k->args.at[i].written)
-            continue;
-        if (more == 0 && t.len + strlen(operands[i].buffer->name) + 12 <= room)
-            text_add(&t, ", %s", operands[i].buffer->name);
-        else
-            more++;
-    }
-    if (more)
-        text_add(&t, ", %d more", more);
+    brief_outputs(&t, k, operands, main_arg, room * 2 / 3);
+    brief_inputs(&t, k, operands, room);
     return t.at;
 }
 

@@ -42,7 +42,8 @@ void text_hints(Scope *s)
         const Node *n = g->nodes.at[id];
         Info *x = &s->at[id];
         if (n->name) {
-            x->shape = x->hint == n->name ? x->shape : NULL;
+            if (x->hint != n->name || (x->shape && x->shape->rank < n->type->rank))
+                x->shape = NULL;
             x->hint = n->name;
             x->exact = true;
         }
@@ -190,6 +191,25 @@ static void name_arguments(Fuser *f, Kernel *k, const Operand *operands)
     }
 }
 
+/* A line of the model, unless it is there already; in the order of the file. */
+static void add_line(Fuser *f, Kernel *k, Span at)
+{
+    const int line = at.file ? source_line(f->cx, at, NULL) : 0;
+    int place = 0;
+    if (!line)
+        return;
+    for (int i = 0; i < k->lines.len; i++) {
+        const int other = source_line(f->cx, k->lines.at[i], NULL);
+        if (k->lines.at[i].file == at.file && other == line)
+            return;
+        place = k->lines.at[i].file == at.file && other < line ? i + 1 : place;
+    }
+    vec_push(f->cx->arena, &k->lines, at);
+    for (int i = k->lines.len - 1; i > place; i--)
+        k->lines.at[i] = k->lines.at[i - 1];
+    k->lines.at[place] = at;
+}
+
 void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands)
 {
     for (int i = 0; i < k->args.len; i++)
@@ -200,6 +220,10 @@ void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands)
         const int main = formula_main_effect(s, u);
         k->name = operands[k->effects.at[main].access.arg].buffer->name;
         u->node = u->owner[main]->node;
+        for (int i = 0; i < k->effects.len; i++)
+            add_line(s->f, k, u->owner[i]->node->span);
+    } else {
+        add_line(s->f, k, u->node->span);
     }
     formula_write(s, u, k, operands);
     write_what(s, u, k);

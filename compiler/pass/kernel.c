@@ -122,6 +122,9 @@ Kernel *kernel_copy(Arena *a, const Kernel *k)
     memset(&made->values, 0, sizeof made->values);
     memset(&made->effects, 0, sizeof made->effects);
     memset(&made->args, 0, sizeof made->args);
+    memset(&made->lines, 0, sizeof made->lines);
+    for (int i = 0; i < k->lines.len; i++)
+        vec_push(a, &made->lines, k->lines.at[i]);
     vec_grow(a, (void **)&made->values.at, &made->values.cap, k->values.len, sizeof(Value));
     for (int i = 0; i < k->values.len; i++)
         vec_push(a, &made->values, k->values.at[i]);

@@ -183,6 +183,7 @@ typedef struct {
     const char *brief; /* its main equation without shapes, or what it writes */
     const char *what;  /* "gather+add", "gradient of k3, add" */
     Span span;
+    VEC(Span) lines; /* of the values it stores, each line of the model once */
     bool backward;
 } Kernel;
 
@@ -206,6 +207,7 @@ struct Step {
     int number;       /* as printed; backward goes on from forward */
     int position;     /* order.c: in execution order */
     int undoes;       /* backward: number of the forward step, 0 = none */
+    VEC(int) undone;  /* backward: numbers of all forward steps of which it undoes a part */
     const Node *node; /* the main value it computes */
     Step *twin;       /* plan_share.c: a loop's equal in another routine, or NULL */
     Span span;

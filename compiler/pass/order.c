@@ -196,26 +196,60 @@ static void find_forward(const Steps *steps, const Node *n, const Step **found, 
     }
 }
 
-/* A fused backward step undoes several forward steps: the one told is what most values undo. */
-static int step_undone(Order *o, const Step *s)
+/* Forward steps that read a parameter: how many, and the number of the last. */
+static int count_readers(const Steps *steps, int param, int *number)
+{
+    int n = 0;
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        for (int a = 0; s->kernel && !s->backward && a < s->kernel->args.len; a++) {
+            const Buffer *b = s->operands[a].buffer;
+            if (b->kind != BUF_PARAM || b->index != param)
+                continue;
+            n++;
+            *number = s->number;
+        }
+        n += count_readers(&s->body, param, number);
+    }
+    return n;
+}
+
+/* A vote for the forward step that n undoes, if it is sure; its number, 0 = none is known. */
+static int vote(Order *o, const Node *n, int *votes)
+{
+    const Step *f = NULL;
+    int sure = 0;
+    if (n == NULL || n->undoes == NULL)
+        return 0;
+    find_forward(&o->r->steps, n->undoes, &f, &sure);
+    if (f != NULL && sure > 1)
+        votes[f->number]++;
+    return f != NULL ? f->number : 0;
+}
+
+/* A fused backward step undoes several forward steps: those whose values it undoes, and those that
+   alone read a parameter whose gradient it writes. The one told is what most values undo. */
+static int step_undone(Order *o, Step *s)
 {
     const Kernel *k = s->kernel;
     int *votes = NEW_ARRAY(o->cx->scratch, int, o->number + 1);
-    int best = 0, doubtful = 0;
-    for (int v = -1; v < k->values.len; v++) {
-        const Node *n = v < 0 ? s->node : k->values.at[v].node;
-        const Step *f = NULL;
-        int sure = 0;
-        if (n == NULL || n->undoes == NULL)
-            continue;
-        find_forward(&o->r->steps, n->undoes, &f, &sure);
-        if (f != NULL && sure > 1)
-            votes[f->number]++;
-        else if (f != NULL && v < 0)
-            doubtful = f->number;
+    int best = 0, doubtful = vote(o, s->node, votes);
+    for (int v = 0; v < k->values.len; v++)
+        if (k->values.at[v].kind != VAL_LOAD)
+            vote(o, k->values.at[v].node, votes);
+    for (int a = 0; a < k->args.len; a++) {
+        const Buffer *b = s->operands[a].buffer;
+        int reader = 0;
+        if (b->kind == BUF_GRAD && count_readers(&o->r->steps, b->index, &reader) == 1)
+            votes[reader]++;
     }
+    for (int i = o->number; i > 0; i--)
+        if (votes[i] > 0)
+            vec_push(o->cx->arena, &s->undone, i);
     for (int i = 1; i <= o->number; i++)
         best = votes[i] > 0 && votes[i] >= votes[best] ? i : best;
+    if (best == 0 && doubtful > 0)
+        vec_push(o->cx->arena, &s->undone, doubtful);
     return best > 0 ? best : doubtful;
 }
 

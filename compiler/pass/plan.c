@@ -306,6 +306,20 @@ static void make_places(Plan *p)
     }
 }
 
+/* The number of the step at a position; of the first one inside, where a loop starts there. */
+static int number_at(const Steps *steps, int position)
+{
+    int found = 0;
+    for (int i = 0; i < steps->len && found == 0; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL)
+            found = number_at(&s->body, position);
+        else if (s->position >= position)
+            found = s->number;
+    }
+    return found;
+}
+
 static void measure(Plan *p)
 {
     Routine *r = p->r;
@@ -324,7 +338,7 @@ static void measure(Plan *p)
                 live += p->places[j].bytes;
         if (live > r->live_bytes) {
             r->live_bytes = live;
-            r->peak_step = at;
+            r->peak_step = number_at(&r->steps, at);
         }
     }
 }

@@ -5,7 +5,7 @@
  * source    heads.model, 13 lines, crc32 07bee3cf
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
- * size      280 parameters; arena 74 KiB at B = 16, T = 16, full at step 10 of 14
+ * size      280 parameters; arena 74 KiB at B = 16, T = 16, fullest at step 11 of 14
  */
 #include "rt.h"
 
@@ -24,6 +24,10 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
+ * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
+ * is declared transposed, and is used as x @ w'. */
+
 enum {                                  /* first element in the flat buffer */
     P_wte_weight = 0,                   /* [V,C]          heads.model:7 */
     P_qkv_weight = P_wte_weight + V*C,  /* [3*C,C]        heads.model:8 */
@@ -39,13 +43,15 @@ static const RtParam heads_params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* One arena holds what steps hand on. Values that do not live at the same time share a
- * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
- * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
- * partial sums, a row per range of rows (section 4). */
+/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
+ * are not needed at the same time share bytes: "over" lists what was there before, "in place
+ * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * are known when the program starts, so offsets are formulas: a buffer lies above all that are
+ * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
 /* The arena of a training step: 74 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (sections 5 and 6).
  *
  *   buffer       shape        type      offset       bytes  written  last read
  *   wte          [B,T,C]      f32        49152        8192        1         13
@@ -59,9 +65,12 @@ static const RtParam heads_params[] = {
  *   d_z_a        [B,T,V]      f32        24576       11264        7          9
  *       in place of logsumexp_a
  *   d_z          [B,T,C]      f32        65536        8192        8         10
- *   d_y          [B,T,H,C/H]  f32        65536        8192       10         11  in place of d_z
- *   d_qkv_y      [B*T,3*C]    f32        24576       24576       11         13  over z_a, z, ...
- *   d_wte        [B,T,C]      f32            0        8192       12         14  over qkv_y
+ *   d_y          [B,T,H,C/H]  f32        65536        8192       10         11
+ *       in place of d_z
+ *   d_qkv_y      [B,T,3*C]    f32        24576       24576       11         13
+ *       over z_a, z, logsumexp_a, logsumexp, d_z_a
+ *   d_wte        [B,T,C]      f32            0        8192       12         14
+ *       over qkv_y
  */
 
 typedef struct { size_t wte, qkv_y, y, y_logsumexp, z_a, z, logsumexp_a, logsumexp, d_z_a, d_z, d_y,
@@ -90,14 +99,17 @@ static Plan heads_plan(Dims n)
 }
 
 /* The arena of an evaluation: 34 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (section 5).
  *
  *   buffer       shape      type      offset       bytes  written  last read
  *   wte          [B,T,C]    f32        24576        8192        1          2
  *   qkv_y        [B,T,3*C]  f32            0       24576        2          3
- *   y            [B*T,C]    f32        24576        8192        3          4  over wte
+ *   y            [B*T,C]    f32        24576        8192        3          4
+ *       over wte
  *   y_logsumexp  [B,H,T]    f32        32768        2048        3          3
- *   loss_a       [B*T,V]    f32            0       11264        4          5  over qkv_y
+ *   loss_a       [B*T,V]    f32            0       11264        4          5
+ *       over qkv_y
  */
 
 typedef struct { size_t wte, qkv_y, y, y_logsumexp, loss_a, bytes; } EvalPlan;
@@ -118,12 +130,16 @@ static EvalPlan heads_eval_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
-/* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
- * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
- * result, and added in order: the number of threads changes no bit (rt.h). */
+/* One function per kernel, in the order of first use: forward, backward, then what only
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
+ * transpose and @ the matrix product, over the last axes, of which several may count as one
+ * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
+ * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
+ * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
+ * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
+ * by one thread; so the number of threads changes no bit. */
 
-/* wte[B,T,C] = wte_weight[tokens[B,T]]           heads.model:9   gather */
+/* wte[B,T,C] = wte_weight[tokens[B,T]]           heads.model:9 */
 static void k1_wte(float *restrict wte, const int32_t *restrict tokens,
                    const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -136,7 +152,7 @@ static void k1_wte(float *restrict wte, const int32_t *restrict tokens,
     }
 }
 
-/* qkv_y[B,T,3*C] = wte[B,T,C] @ qkv_weight[3*C,C]'  heads.model:9   matmul */
+/* qkv_y[B,T,3*C] = wte[B,T,C] @ qkv_weight[3*C,C]'  heads.model:9 */
 static void k2_qkv_y(float *restrict qkv_y, const float *restrict wte,
                      const float *restrict qkv_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -144,7 +160,10 @@ static void k2_qkv_y(float *restrict qkv_y, const float *restrict wte,
     rt_matmul_f32(qkv_y, wte, qkv_weight, shape);
 }
 
-/* y, y_logsumexp = attention(q, k, v of qkv_y, causal)  heads.model:10   attention */
+/* y[B,H,T,C/H] = softmax(q k' / sqrt(C/H), causal) v, where q, k and v are parts of qkv_y, for each
+ *         head
+ * y_logsumexp[B,H,T] = log of the sum that each softmax divides by
+ * heads.model:10 */
 static void k3_y(float *restrict y, float *restrict y_logsumexp, const float *q, const float *k,
                  const float *v, ptrdiff_t B, ptrdiff_t T)
 {
@@ -157,7 +176,7 @@ static void k3_y(float *restrict y, float *restrict y_logsumexp, const float *q,
 
 /* z_a[B,T,C] = uniform < 0.8
  * z[B,T,C] = where(z_a, y * 1.25, 0)
- * heads.model:11   uniform+lt+mul+where */
+ * heads.model:11 */
 static void k4_z(bool *restrict z_a, float *restrict z, const float *restrict y, RtKey key,
                  int64_t sample, ptrdiff_t B, ptrdiff_t T)
 {
@@ -177,7 +196,7 @@ static void k4_z(bool *restrict z_a, float *restrict z, const float *restrict y,
             }
 }
 
-/* logsumexp_a[B*T,V] = z[B,T,C] @ wte_weight[V,C]'  heads.model:12   matmul */
+/* logsumexp_a[B*T,V] = z[B,T,C] @ wte_weight[V,C]'  heads.model:12 */
 static void k5_logsumexp_a(float *restrict logsumexp_a, const float *restrict z,
                            const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -187,9 +206,8 @@ static void k5_logsumexp_a(float *restrict logsumexp_a, const float *restrict z,
 
 /* logsumexp[B,T] = max over V of logsumexp_a + log(sum over V of
  *         exp(logsumexp_a - (max over V of logsumexp_a)))
- * sum_loss += sum over B,T of where(0 <= targets, logsumexp -
- *         (sum over V of where(0..V == targets, logsumexp_a, 0)), 0)
- * heads.model:12   amax+sub+exp+sum+log+add+... */
+ * sum_loss += sum over B,T of where(0 <= targets, logsumexp - logsumexp_a[..,targets], 0)
+ * heads.model:12 */
 static void k6_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
                          const float *restrict logsumexp_a, const int32_t *restrict targets,
                          ptrdiff_t B, ptrdiff_t T)
@@ -211,13 +229,13 @@ static void k6_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
                 max = rt_max(max, b);
                 sum += iv == a ? b : 0.0f;
             }
-            float b = 0;
-            RT_SIMD(reduction(+:b))
+            float c = 0;
+            RT_SIMD(reduction(+:c))
             for (int iv = 0; iv < V; iv++)
-                b += rt_exp(logsumexp_a[i*V + iv] - max);
-            const float c = max + rt_log(b);
-            logsumexp[i] = c;
-            total_sum_loss += (double)(0 <= a ? c - sum : 0.0f);
+                c += rt_exp(logsumexp_a[i*V + iv] - max);
+            const float d = max + rt_log(c);
+            logsumexp[i] = d;
+            total_sum_loss += (double)(0 <= a ? d - sum : 0.0f);
         }
         part_sum_loss[chunk] = total_sum_loss;
     }
@@ -228,7 +246,7 @@ static void k6_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
 
 /* d_z_a[B,T,V] = where(0 <= targets, where(0 <= targets, seed_loss, 0) *
  *         (exp(logsumexp_a - logsumexp) - (0..V == targets)), 0)
- * heads.model:12   gradient of k6, le+where+sub+exp+eq+mul */
+ * heads.model:12   gradient of k6 */
 static void k7_d_z_a(float *d_z_a, const int32_t *restrict targets, const float *logsumexp_a,
                      const float *restrict logsumexp, float seed_loss, ptrdiff_t B, ptrdiff_t T)
 {
@@ -246,7 +264,7 @@ static void k7_d_z_a(float *d_z_a, const int32_t *restrict targets, const float 
     }
 }
 
-/* d_z[B,T,C] = d_z_a[B,T,V] @ wte_weight[V,C]    heads.model:12   gradient of k5, matmul */
+/* d_z[B,T,C] = d_z_a[B,T,V] @ wte_weight[V,C]    heads.model:12   gradient of k5 */
 static void k8_d_z(float *restrict d_z, const float *restrict d_z_a,
                    const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -254,7 +272,7 @@ static void k8_d_z(float *restrict d_z, const float *restrict d_z_a,
     rt_matmul_f32(d_z, d_z_a, wte_weight, shape);
 }
 
-/* d_wte_weight[V,C] (+)= d_z_a[B,T,V]' @ z[B,T,C]  heads.model:12   gradient of k5, matmul */
+/* d_wte_weight[V,C] (+)= d_z_a[B,T,V]' @ z[B,T,C]  heads.model:12   gradient of k5 */
 static void k9_d_wte_weight(float *restrict d_wte_weight, const float *restrict d_z_a,
                             const float *restrict z, bool add, ptrdiff_t B, ptrdiff_t T)
 {
@@ -262,8 +280,7 @@ static void k9_d_wte_weight(float *restrict d_wte_weight, const float *restrict 
     rt_matmul_f32(d_wte_weight, d_z_a, z, shape);
 }
 
-/* d_y[B,T,C] = where(z_a[B,T,C], d_z[B*T,C] * 1.25, 0)
- * heads.model:11   gradient of k4, mul+where */
+/* d_y[B,T,H,C/H] = where(z_a[B,T,C], d_z[B,T,C] * 1.25, 0)  heads.model:11   gradient of k4 */
 static void k10_d_y(float *d_y, const bool *restrict z_a, const float *d_z, ptrdiff_t B,
                     ptrdiff_t T)
 {
@@ -272,8 +289,9 @@ static void k10_d_y(float *d_y, const bool *restrict z_a, const float *d_z, ptrd
         d_y[i] = z_a[i] ? d_z[i] * 1.25f : 0.0f;
 }
 
-/* d_q, d_k, d_v of d_qkv_y = gradient of attention(q, k, v of qkv_y, causal)
- * heads.model:10   gradient of k3, attention_grad */
+/* d_q, d_k, d_v, parts of d_qkv_y: gradients, by d_y, of y = softmax(q k' / sqrt(C/H), causal) v,
+ *         where q, k and v are parts of qkv_y
+ * heads.model:10   gradient of k3 */
 static void k11_d_qkv_y(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
                         const float *v, const float *restrict y, const float *restrict y_logsumexp,
                         const float *restrict d_y, ptrdiff_t B, ptrdiff_t T)
@@ -287,7 +305,7 @@ static void k11_d_qkv_y(float *d_q, float *d_k, float *d_v, const float *q, cons
     rt_attention_grad_f32(d_q, d_k, d_v, q, k, v, y, y_logsumexp, d_y, shape);
 }
 
-/* d_wte[B,T,C] = d_qkv_y[B,T,3*C] @ qkv_weight[3*C,C]  heads.model:9   gradient of k2, matmul */
+/* d_wte[B,T,C] = d_qkv_y[B,T,3*C] @ qkv_weight[3*C,C]  heads.model:9   gradient of k2 */
 static void k12_d_wte(float *restrict d_wte, const float *restrict d_qkv_y,
                       const float *restrict qkv_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -295,8 +313,7 @@ static void k12_d_wte(float *restrict d_wte, const float *restrict d_qkv_y,
     rt_matmul_f32(d_wte, d_qkv_y, qkv_weight, shape);
 }
 
-/* d_qkv_weight[3*C,C] (+)= d_qkv_y[B,T,3*C]' @ wte[B,T,C]
- * heads.model:9   gradient of k2, matmul */
+/* d_qkv_weight[3*C,C] (+)= d_qkv_y[B,T,3*C]' @ wte[B,T,C]  heads.model:9   gradient of k2 */
 static void k13_d_qkv_weight(float *restrict d_qkv_weight, const float *restrict d_qkv_y,
                              const float *restrict wte, bool add, ptrdiff_t B, ptrdiff_t T)
 {
@@ -304,8 +321,7 @@ static void k13_d_qkv_weight(float *restrict d_qkv_weight, const float *restrict
     rt_matmul_f32(d_qkv_weight, d_qkv_y, wte, shape);
 }
 
-/* d_wte_weight[V,C] += rows d_wte[B*T,C] added at tokens[B,T]
- * heads.model:9   gradient of k2, scatter */
+/* d_wte_weight[V,C] += rows d_wte[B,T,C] added at tokens[B,T]  heads.model:9   gradient of k2 */
 static void k14_d_wte_weight(float *restrict d_wte_weight, const int32_t *restrict tokens,
                              const float *restrict d_wte, ptrdiff_t B, ptrdiff_t T)
 {
@@ -321,9 +337,12 @@ static void k14_d_wte_weight(float *restrict d_wte_weight, const int32_t *restri
     }
 }
 
-/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+/* ---- of evaluation and outputs, where they differ ---- */
 
-/* y, y_logsumexp = attention(q, k, v of qkv_y, causal)  heads.model:10   attention */
+/* y[B*T,C] = softmax(q k' / sqrt(C/H), causal) v, where q, k and v are parts of qkv_y, for each
+ *         head
+ * y_logsumexp[B,H,T] = log of the sum that each softmax divides by
+ * heads.model:10 */
 static void k15_y(float *restrict y, float *restrict y_logsumexp, const float *q, const float *k,
                   const float *v, ptrdiff_t B, ptrdiff_t T)
 {
@@ -334,7 +353,7 @@ static void k15_y(float *restrict y, float *restrict y_logsumexp, const float *q
     rt_attention_f32(y, y_logsumexp, q, k, v, shape);
 }
 
-/* loss_a[B*T,V] = y[B*T,C] @ wte_weight[V,C]'    heads.model:12   matmul */
+/* loss_a[B*T,V] = y[B*T,C] @ wte_weight[V,C]'    heads.model:12 */
 static void k16_loss_a(float *restrict loss_a, const float *restrict y,
                        const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -343,9 +362,8 @@ static void k16_loss_a(float *restrict loss_a, const float *restrict y,
 }
 
 /* sum_loss += sum over B,T of where(0 <= targets, max over V of loss_a +
- *         log(sum over V of exp(loss_a - (max over V of loss_a))) -
- *         (sum over V of where(0..V == targets, loss_a, 0)), 0)
- * heads.model:12   amax+sub+exp+sum+eq+where+... */
+ *         log(sum over V of exp(loss_a - (max over V of loss_a))) - loss_a[..,targets], 0)
+ * heads.model:12 */
 static void k17_sum_loss(double *restrict sum_loss, const float *restrict loss_a,
                          const int32_t *restrict targets, ptrdiff_t B, ptrdiff_t T)
 {
@@ -366,18 +384,18 @@ static void k17_sum_loss(double *restrict sum_loss, const float *restrict loss_a
                 max = rt_max(max, b);
                 sum += iv == a ? b : 0.0f;
             }
-            float b = 0;
-            RT_SIMD(reduction(+:b))
+            float c = 0;
+            RT_SIMD(reduction(+:c))
             for (int iv = 0; iv < V; iv++)
-                b += rt_exp(loss_a[i*V + iv] - max);
-            total_sum_loss += (double)(0 <= a ? max + rt_log(b) - sum : 0.0f);
+                c += rt_exp(loss_a[i*V + iv] - max);
+            total_sum_loss += (double)(0 <= a ? max + rt_log(c) - sum : 0.0f);
         }
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* count_loss += sum over B,T of (0 <= targets[B,T])  heads.model:12   le+sum */
+/* count_loss += sum over B,T of (0 <= targets[B,T])  heads.model:12 */
 static void k18_count_loss(double *restrict count_loss, const int32_t *restrict targets,
                            ptrdiff_t B, ptrdiff_t T)
 {
@@ -399,10 +417,10 @@ static void k18_count_loss(double *restrict count_loss, const int32_t *restrict 
 /* ---- 5 forward ---------------------------------------------------------- */
 
 enum {                                  /* means over the data: places in RtStep */
-    S_loss = 0,                         /* mean(cross_entropy(z @ wt...  heads.model:12 */
+    S_loss = 0,                         /* mean(cross_entropy(z @ wte.weight...  heads.model:12 */
 };
 
-/* what the means divide by, over one micro-step */
+/* adds what the means divide by, for one micro-step */
 static void heads_count(const int32_t *targets, RtStep *s, Dims n)
 {
     /* 1    heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: target... */
@@ -423,21 +441,23 @@ static void heads_forward(const float *p, const int32_t *tokens, const int32_t *
     float *logsumexp_a = rt_at_f32(arena, at.logsumexp_a); /* [B*T,V] */
     float *logsumexp = rt_at_f32(arena, at.logsumexp);     /* [B,T] */
 
-    /* 1    heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
+    /* heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
+    /* 1    wte = wte_weight[tokens] */
     k1_wte(wte, tokens, p + P_wte_weight, n.B, n.T);
-    /* 2    heads.model:9  qkv_y = wte @ qkv_weight' */
+    /* 2    qkv_y = wte @ qkv_weight' */
     k2_qkv_y(qkv_y, wte, p + P_qkv_weight, n.B, n.T);
     /* 3    heads.model:10  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
     k3_y(y, y_logsumexp, qkv_y, qkv_y + C, qkv_y + 2*C, n.B, n.T);
     /* 4    heads.model:11  z = dropout(merge_heads(y), 0.2) */
     k4_z(z_a, z, y, s->key, s->sample, n.B, n.T);
-    /* 5    heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: target... */
+    /* heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: targets >= 0) */
+    /* 5    logsumexp_a = z @ wte_weight' */
     k5_logsumexp_a(logsumexp_a, z, p + P_wte_weight, n.B, n.T);
-    /* 6    heads.model:12  logsumexp, sum_loss */
+    /* 6    logsumexp, sum_loss from logsumexp_a, targets */
     k6_logsumexp(logsumexp, &s->sum[S_loss], logsumexp_a, targets, n.B, n.T);
 }
 
-/* evaluation: adds to the sums */
+/* evaluation: the same values, kept for no backward pass; adds to the sums */
 static void heads_evaluate(const float *p, const int32_t *tokens, const int32_t *targets,
                            void *arena, RtStep *s, Dims n)
 {
@@ -448,23 +468,27 @@ static void heads_evaluate(const float *p, const int32_t *tokens, const int32_t 
     float *y_logsumexp = rt_at_f32(arena, at.y_logsumexp); /* [B,H,T] */
     float *loss_a = rt_at_f32(arena, at.loss_a);           /* [B*T,V] */
 
-    /* 1    heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
+    /* heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
+    /* 1    wte = wte_weight[tokens] */
     k1_wte(wte, tokens, p + P_wte_weight, n.B, n.T);
-    /* 2    heads.model:9  qkv_y = wte @ qkv_weight' */
+    /* 2    qkv_y = wte @ qkv_weight' */
     k2_qkv_y(qkv_y, wte, p + P_qkv_weight, n.B, n.T);
     /* 3    heads.model:10  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
     k15_y(y, y_logsumexp, qkv_y, qkv_y + C, qkv_y + 2*C, n.B, n.T);
-    /* 4    heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: target... */
+    /* heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: targets >= 0) */
+    /* 4    loss_a = y @ wte_weight' */
     k16_loss_a(loss_a, y, p + P_wte_weight, n.B, n.T);
-    /* 5    heads.model:12  sum_loss */
+    /* 5    sum_loss from loss_a, targets */
     k17_sum_loss(&s->sum[S_loss], loss_a, targets, n.B, n.T);
 }
 
-/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+/* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
- * of the whole update, over all micro-steps and ranks. A parameter that is used twice
- * gets its second gradient by += . */
+/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:
+ * its weight / its count in the whole update, over all micro-steps (and ranks, where several
+ * processes train together). A sum hands its gradient on to all its terms as it is, so that
+ * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that
+ * is used twice gets the sum of two gradients; a bias, the sum over all rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
@@ -478,29 +502,29 @@ static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
     float *z = rt_at_f32(arena, at.z);                     /* [B,T,C] */
     bool *z_a = rt_at_bool(arena, at.z_a);                 /* [B,T,C] */
     float *d_y = rt_at_f32(arena, at.d_y);                 /* [B,T,H,C/H] */
-    float *d_qkv_y = rt_at_f32(arena, at.d_qkv_y);         /* [B*T,3*C] */
+    float *d_qkv_y = rt_at_f32(arena, at.d_qkv_y);         /* [B,T,3*C] */
     float *qkv_y = rt_at_f32(arena, at.qkv_y);             /* [B,T,3*C] */
     float *y = rt_at_f32(arena, at.y);                     /* [B,H,T,C/H] */
     float *y_logsumexp = rt_at_f32(arena, at.y_logsumexp); /* [B,H,T] */
     float *d_wte = rt_at_f32(arena, at.d_wte);             /* [B,T,C] */
     float *wte = rt_at_f32(arena, at.wte);                 /* [B,T,C] */
 
-    /* 7    undoes 6    heads.model:12  d_z_a */
+    /* 7    undoes 6     heads.model:12  d_z_a from targets, logsumexp_a, logsumexp */
     k7_d_z_a(d_z_a, targets, logsumexp_a, logsumexp, (float)s->seed[S_loss], n.B, n.T);
-    /* 8    undoes 5    heads.model:12  d_z = d_z_a @ wte_weight */
+    /* 8    undoes 5     heads.model:12  d_z = d_z_a @ wte_weight */
     k8_d_z(d_z, d_z_a, p + P_wte_weight, n.B, n.T);
-    /* 9    undoes 5    heads.model:12  d_wte_weight (+)= d_z_a' @ z */
+    /* 9    undoes 5     heads.model:12  d_wte_weight (+)= d_z_a' @ z */
     k9_d_wte_weight(d_p + P_wte_weight, d_z_a, z, s->add, n.B, n.T);
-    /* 10   undoes 4    heads.model:11  d_y = where(z_a, d_z * 1.25, 0) */
+    /* 10   undoes 4     heads.model:11  d_y = where(z_a, d_z * 1.25, 0) */
     k10_d_y(d_y, z_a, d_z, n.B, n.T);
-    /* 11   undoes 3    heads.model:10  d_q, d_k, d_v of d_qkv_y */
+    /* 11   undoes 3     heads.model:10  d_q, d_k, d_v, parts of d_qkv_y */
     k11_d_qkv_y(d_qkv_y, d_qkv_y + C, d_qkv_y + 2*C, qkv_y, qkv_y + C, qkv_y + 2*C, y, y_logsumexp,
                 d_y, n.B, n.T);
-    /* 12   undoes 2    heads.model:9  d_wte = d_qkv_y @ qkv_weight */
+    /* 12   undoes 2     heads.model:9  d_wte = d_qkv_y @ qkv_weight */
     k12_d_wte(d_wte, d_qkv_y, p + P_qkv_weight, n.B, n.T);
-    /* 13   undoes 2    heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
+    /* 13   undoes 2     heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
     k13_d_qkv_weight(d_p + P_qkv_weight, d_qkv_y, wte, s->add, n.B, n.T);
-    /* 14   undoes 2    heads.model:9  d_wte_weight += rows d_wte added at tokens */
+    /* 14   undoes 2     heads.model:9  d_wte_weight += rows d_wte added at tokens */
     k14_d_wte_weight(d_p + P_wte_weight, tokens, d_wte, n.B, n.T);
 }
 
@@ -511,16 +535,21 @@ static Dims heads_dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0], .T = dims[1] };
 }
 
+/* Counts come first, since gradients are divided by those of the whole update. The
+ * update itself, for each element, with g = factor * d_p:
+ *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
+ *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
+ * Decay is for parameters marked .decay. lr stays as given. */
 static void heads_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
         const Dims n = heads_dims(run->dims);
         const int32_t *targets = run->inputs[1];
         heads_count(targets, s, n);
     }
-    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+    rt_seed_losses(run, s);                  /* weight / count of the update; 0 if the count is 0 */
 
     for (int micro = 0; micro < run->micro_steps; micro++) {
         rt_begin_micro(run, s, micro);
@@ -529,12 +558,12 @@ static void heads_step(RtRun *run, RtStep *s)
         const int32_t *targets = run->inputs[1];
         heads_forward(run->p, tokens, targets, run->arena, s, n);
         heads_backward(run->p, run->d_p, tokens, targets, run->arena, s, n);
-        s->add = true;                        /* later micro-steps add */
+        s->add = true;                       /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);              /* sum over ranks */
-    rt_finite_and_norm(run, s);               /* are all finite? global norm */
-    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
-    rt_end_step(run, s);                      /* counters and schedule, if applied */
+    rt_reduce_gradients(run, s);             /* sum over ranks */
+    rt_finite_and_norm(run, s);              /* are all finite? global norm */
+    rt_update_adamw(run, s);                 /* as above, if all is finite */
+    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
 static void heads_run_evaluate(RtRun *run, RtStep *s)

@@ -5,7 +5,7 @@
  * source    names.model, 15 lines, crc32 6adbf80d
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
- * size      20 parameters; arena 1.7 KiB at B = 16, row = 16, full at step 7 of 9
+ * size      20 parameters; arena 1.7 KiB at B = 16, row = 16, fullest at step 8 of 9
  */
 #include "rt.h"
 
@@ -22,6 +22,10 @@ typedef struct {                        /* known when the program starts */
 } Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
+
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
+ * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
+ * is declared transposed, and is used as x @ w'. */
 
 enum {                                                     /* first element in the flat buffer */
     P_restrict_weight = 0,                                 /* [int_max,int_max] names.model:7 */
@@ -45,13 +49,15 @@ static const RtParam double__params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* One arena holds what steps hand on. Values that do not live at the same time share a
- * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
- * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
- * partial sums, a row per range of rows (section 4). */
+/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
+ * are not needed at the same time share bytes: "over" lists what was there before, "in place
+ * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * are known when the program starts, so offsets are formulas: a buffer lies above all that are
+ * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
 /* The arena of a training step: 1.7 KiB at B = 16, row = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (sections 5 and 6).
  *
  *   buffer           shape                type      offset       bytes  written  last read
  *   restrict         [B,int_max]          f32          768         192        1          2
@@ -63,12 +69,13 @@ static const RtParam double__params[] = {
  *   p                [B,N]                f32         1344         128        3          5
  *   logsumexp        [B]                  f32          704          64        4          5
  *   d_p              [B,N]                f32         1536         128        5          7
- *   d_at             [B,int_max]          f32         1344         192        6          8  over p
+ *   d_at             [B,int_max]          f32         1344         192        6          8
+ *       over p
  *   d_restrict       [B,int_max]          f32         1536         192        8          9
  *       over d_p
  *   work_d_p         [RT_CHUNKS,N]        f32            0         512        5          5
  *   work_d_restrict  [RT_CHUNKS,int_max]  f32            0         768        8          8
- *       over at, logsumexp, ...
+ *       over at, logsumexp, work_d_p
  */
 
 typedef struct { size_t restrict_, k1_a_, rt_exp_a_, rt_exp_, at_, p_, logsumexp, d_p_, d_at,
@@ -98,11 +105,13 @@ static Plan double__plan(Dims n)
 }
 
 /* The arena of an evaluation: 320 B at B = 16, row = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (section 5).
  *
  *   buffer    shape        type      offset       bytes  written  last read
  *   restrict  [B,int_max]  f32            0         192        1          2
- *   at        [B,int_max]  f32            0         192        2          3  in place of restrict
+ *   at        [B,int_max]  f32            0         192        2          3
+ *       in place of restrict
  *   p         [B,N]        f32          192         128        3          4
  */
 
@@ -118,17 +127,22 @@ static EvalPlan double__eval_plan(Dims n)
     return at;
 }
 
-/* The outputs are some of the steps of an evaluation, in its places. */
+/* The outputs are made by some of the steps of an evaluation, with the same places;
+ * what the caller asked for goes to the caller. */
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
-/* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
- * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
- * result, and added in order: the number of threads changes no bit (rt.h). */
+/* One function per kernel, in the order of first use: forward, backward, then what only
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
+ * transpose and @ the matrix product, over the last axes, of which several may count as one
+ * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
+ * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
+ * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
+ * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
+ * by one thread; so the number of threads changes no bit. */
 
 /* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
- * names.model:9   matmul+add */
+ * names.model:9 */
 static void k1_restrict(float *restrict restrict_, const float *restrict float_,
                         const float *restrict restrict_weight, const float *restrict restrict_bias,
                         ptrdiff_t B)
@@ -143,7 +157,7 @@ static void k1_restrict(float *restrict restrict_, const float *restrict float_,
  * rt_exp[B,int_max] = rt_exp_a * n
  * at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
  * where k1 = k1_a + 1
- * names.model:11   tanh+add+exp+mul+lt+neg+... */
+ * names.model:9, 10, 11 */
 static void k2_at(float *k1_a_, float *restrict rt_exp_a_, float *restrict rt_exp_,
                   float *restrict at_, const float *restrict_, const float *restrict n_,
                   ptrdiff_t B)
@@ -162,7 +176,7 @@ static void k2_at(float *k1_a_, float *restrict rt_exp_a_, float *restrict rt_ex
     }
 }
 
-/* p[B,N] = at[B,int_max] @ s_weight[N,int_max]' + s_bias  names.model:12   matmul+add */
+/* p[B,N] = at[B,int_max] @ s_weight[N,int_max]' + s_bias  names.model:12 */
 static void k3_p(float *restrict p_, const float *restrict at_, const float *restrict s_weight,
                  const float *restrict s_bias, ptrdiff_t B)
 {
@@ -171,9 +185,8 @@ static void k3_p(float *restrict p_, const float *restrict at_, const float *res
 }
 
 /* logsumexp[B] = max over N of p + log(sum over N of exp(p - (max over N of p)))
- * sum_loss += sum over B of where(0 <= label, logsumexp -
- *         (sum over N of where(0..N == label, p, 0)), 0)
- * names.model:13   amax+sub+exp+sum+log+add+... */
+ * sum_loss += sum over B of where(0 <= label, logsumexp - p[..,label], 0)
+ * names.model:13 */
 static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
                          const float *restrict p_, const int32_t *restrict label, ptrdiff_t B)
 {
@@ -194,13 +207,13 @@ static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
                 max = rt_max(max, b);
                 sum += in == a ? b : 0.0f;
             }
-            float b = 0;
-            RT_SIMD(reduction(+:b))
+            float c = 0;
+            RT_SIMD(reduction(+:c))
             for (int in = 0; in < N; in++)
-                b += rt_exp(p_[ib*N + in] - max);
-            const float c = max + rt_log(b);
-            logsumexp[ib] = c;
-            total_sum_loss += (double)(0 <= a ? c - sum : 0.0f);
+                c += rt_exp(p_[ib*N + in] - max);
+            const float d = max + rt_log(c);
+            logsumexp[ib] = d;
+            total_sum_loss += (double)(0 <= a ? d - sum : 0.0f);
         }
         part_sum_loss[chunk] = total_sum_loss;
     }
@@ -212,7 +225,7 @@ static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
 /* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) *
  *         (exp(p - logsumexp) - (0..N == label)), 0)
  * d_s_bias[N] (+)= sum over B of d_p
- * names.model:13   gradient of k4, le+where+sub+exp+eq+mul+... */
+ * names.model:13   gradient of k4 */
 static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restrict work,
                    const int32_t *restrict label, const float *restrict p_,
                    const float *restrict logsumexp, float seed_loss, bool add, ptrdiff_t B)
@@ -239,7 +252,7 @@ static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restri
     rt_add_rows_f32(d_s_bias, work, chunks, N, add);
 }
 
-/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12   gradient of k3, matmul */
+/* d_at[B,int_max] = d_p[B,N] @ s_weight[N,int_max]  names.model:12   gradient of k3 */
 static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
                     const float *restrict s_weight, ptrdiff_t B)
 {
@@ -247,7 +260,7 @@ static void k6_d_at(float *restrict d_at, const float *restrict d_p_,
     rt_matmul_f32(d_at, d_p_, s_weight, shape);
 }
 
-/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12   gradient of k3, matmul */
+/* d_s_weight[N,int_max] (+)= d_p[B,N]' @ at[B,int_max]  names.model:12   gradient of k3 */
 static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_,
                           const float *restrict at_, bool add, ptrdiff_t B)
 {
@@ -257,7 +270,7 @@ static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_
 
 /* d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt_exp_a * (1 - k1_a^2), 0)
  * d_restrict_bias[int_max] (+)= sum over B of d_restrict
- * names.model:11   gradient of k2, lt+mul+sub+where+sum */
+ * names.model:9, 10, 11   gradient of k2 */
 static void k8_d_restrict(float *restrict d_restrict, float *restrict d_restrict_bias,
                           float *restrict work, const float *restrict rt_exp_,
                           const float *restrict d_at, const float *restrict n_,
@@ -286,7 +299,7 @@ static void k8_d_restrict(float *restrict d_restrict, float *restrict d_restrict
 }
 
 /* d_restrict_weight[int_max,int_max] (+)= d_restrict[B,int_max]' @ float[B,int_max]
- * names.model:9   gradient of k1, matmul */
+ * names.model:9   gradient of k1 */
 static void k9_d_restrict_weight(float *restrict d_restrict_weight,
                                  const float *restrict d_restrict, const float *restrict float_,
                                  bool add, ptrdiff_t B)
@@ -295,12 +308,12 @@ static void k9_d_restrict_weight(float *restrict d_restrict_weight,
     rt_matmul_f32(d_restrict_weight, d_restrict, float_, shape);
 }
 
-/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+/* ---- of evaluation and outputs, where they differ ---- */
 
 /* at[B,int_max] = where(1 < rt_exp, rt_exp, -n)
  * where rt_exp = exp(k1) * n
  * where k1 = tanh(restrict) + 1
- * names.model:11   tanh+add+exp+mul+lt+neg+... */
+ * names.model:11 */
 static void k10_at(float *at_, const float *restrict_, const float *restrict n_, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*int_max)
@@ -312,9 +325,8 @@ static void k10_at(float *at_, const float *restrict_, const float *restrict n_,
 }
 
 /* sum_loss += sum over B of where(0 <= label, max over N of p +
- *         log(sum over N of exp(p - (max over N of p))) -
- *         (sum over N of where(0..N == label, p, 0)), 0)
- * names.model:13   amax+sub+exp+sum+eq+where+... */
+ *         log(sum over N of exp(p - (max over N of p))) - p[..,label], 0)
+ * names.model:13 */
 static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
                          const int32_t *restrict label, ptrdiff_t B)
 {
@@ -335,18 +347,18 @@ static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
                 max = rt_max(max, b);
                 sum += in == a ? b : 0.0f;
             }
-            float b = 0;
-            RT_SIMD(reduction(+:b))
+            float c = 0;
+            RT_SIMD(reduction(+:c))
             for (int in = 0; in < N; in++)
-                b += rt_exp(p_[ib*N + in] - max);
-            total_sum_loss += (double)(0 <= a ? max + rt_log(b) - sum : 0.0f);
+                c += rt_exp(p_[ib*N + in] - max);
+            total_sum_loss += (double)(0 <= a ? max + rt_log(c) - sum : 0.0f);
         }
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
 }
 
-/* count_loss += sum over B of (0 <= label[B])    names.model:13   le+sum */
+/* count_loss += sum over B of (0 <= label[B])    names.model:13 */
 static void k12_count_loss(double *restrict count_loss, const int32_t *restrict label, ptrdiff_t B)
 {
     const int chunks = rt_chunks(B);
@@ -367,10 +379,10 @@ static void k12_count_loss(double *restrict count_loss, const int32_t *restrict 
 /* ---- 5 forward ---------------------------------------------------------- */
 
 enum {                                  /* means over the data: places in RtStep */
-    S_loss = 0,                         /* mean(cross_entropy(p, lab...  names.model:13 */
+    S_loss = 0,                         /* mean(cross_entropy(p, label), whe...  names.model:13 */
 };
 
-/* what the means divide by, over one micro-step */
+/* adds what the means divide by, for one micro-step */
 static void double__count(const int32_t *label, RtStep *s, Dims n)
 {
     /* 1    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
@@ -390,9 +402,13 @@ static void double__forward(const float *p, const float *float_, const float *n_
     float *p_ = rt_at_f32(arena, at.p_);               /* [B,N] */
     float *logsumexp = rt_at_f32(arena, at.logsumexp); /* [B] */
 
-    /* 1    names.model:9  k1 = tanh(restrict(float)) + 1 */
+    /* names.model:9  k1 = tanh(restrict(float)) + 1 */
+    /* 1    restrict = float @ restrict_weight' + restrict_bias */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
-    /* 2    names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
+    /* names.model:9  k1 = tanh(restrict(float)) + 1 */
+    /* names.model:10  rt_exp = exp(k1) * n */
+    /* names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
+    /* 2    at, k1_a, rt_exp_a, rt_exp from restrict, n */
     k2_at(k1_a_, rt_exp_a_, rt_exp_, at_, restrict_, n_, n.B);
     /* 3    names.model:12  output p = s(at) */
     k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
@@ -400,7 +416,7 @@ static void double__forward(const float *p, const float *float_, const float *n_
     k4_logsumexp(logsumexp, &s->sum[S_loss], p_, label, n.B);
 }
 
-/* evaluation: adds to the sums */
+/* evaluation: the same values, kept for no backward pass; adds to the sums */
 static void double__evaluate(const float *p, const float *float_, const float *n_,
                              const int32_t *label, void *arena, RtStep *s, Dims n)
 {
@@ -435,11 +451,13 @@ static void double__outputs(const float *p, const float *float_, const float *n_
     k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
 }
 
-/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+/* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
- * of the whole update, over all micro-steps and ranks. A parameter that is used twice
- * gets its second gradient by += . */
+/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:
+ * its weight / its count in the whole update, over all micro-steps (and ranks, where several
+ * processes train together). A sum hands its gradient on to all its terms as it is, so that
+ * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that
+ * is used twice gets the sum of two gradients; a bias, the sum over all rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void double__backward(const float *p, float *d_p, const float *float_, const float *n_,
@@ -458,17 +476,17 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
     float *d_restrict = rt_at_f32(arena, at.d_restrict);           /* [B,int_max] */
     float *work_d_restrict = rt_at_f32(arena, at.work_d_restrict); /* [RT_CHUNKS,int_max] */
 
-    /* 5    undoes 4    names.model:13  d_p, d_s_bias */
+    /* 5    undoes 4, 3  names.model:13  d_p, d_s_bias from label, p, logsumexp */
     k5_d_p(d_p_, d_p + P_s_bias, work_d_p, label, p_, logsumexp, (float)s->seed[S_loss], s->add,
            n.B);
-    /* 6    undoes 3    names.model:12  d_at = d_p @ s_weight */
+    /* 6    undoes 3     names.model:12  d_at = d_p @ s_weight */
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
-    /* 7    undoes 3    names.model:12  d_s_weight (+)= d_p' @ at */
+    /* 7    undoes 3     names.model:12  d_s_weight (+)= d_p' @ at */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
-    /* 8    undoes 2    names.model:11  d_restrict, d_restrict_bias */
+    /* 8    undoes 2, 1  names.model:11  d_restrict, d_restrict_bias from rt_exp, d_at, n */
     k8_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
-    /* 9    undoes 1    names.model:9  d_restrict_weight (+)= d_restrict' @ float */
+    /* 9    undoes 1     names.model:9  d_restrict_weight (+)= d_restrict' @ float */
     k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
 }
 
@@ -479,16 +497,21 @@ static Dims double__dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0], .row_ = dims[1] };
 }
 
+/* Counts come first, since gradients are divided by those of the whole update. The
+ * update itself, for each element, with g = factor * d_p:
+ *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
+ *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
+ * Decay is for parameters marked .decay. lr stays as given. */
 static void double__step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
         const Dims n = double__dims(run->dims);
         const int32_t *label = run->inputs[2];
         double__count(label, s, n);
     }
-    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+    rt_seed_losses(run, s);                  /* weight / count of the update; 0 if the count is 0 */
 
     for (int micro = 0; micro < run->micro_steps; micro++) {
         rt_begin_micro(run, s, micro);
@@ -498,12 +521,12 @@ static void double__step(RtRun *run, RtStep *s)
         const int32_t *label = run->inputs[2];
         double__forward(run->p, float_, n_, label, run->arena, s, n);
         double__backward(run->p, run->d_p, float_, n_, label, run->arena, s, n);
-        s->add = true;                        /* later micro-steps add */
+        s->add = true;                       /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);              /* sum over ranks */
-    rt_finite_and_norm(run, s);               /* are all finite? global norm */
-    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
-    rt_end_step(run, s);                      /* counters and schedule, if applied */
+    rt_reduce_gradients(run, s);             /* sum over ranks */
+    rt_finite_and_norm(run, s);              /* are all finite? global norm */
+    rt_update_adamw(run, s);                 /* as above, if all is finite */
+    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
 static void double__run_evaluate(RtRun *run, RtStep *s)

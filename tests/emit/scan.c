@@ -5,7 +5,7 @@
  * source    scan.model, 15 lines, crc32 3f035e97
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
- * size      32 parameters; arena 9.8 KiB at B = 16, T = 16, full at step 10 of 11
+ * size      32 parameters; arena 9.8 KiB at B = 16, T = 16, fullest at step 8 of 11
  */
 #include "rt.h"
 
@@ -22,6 +22,10 @@ typedef struct {                        /* known when the program starts */
 } Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
+
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
+ * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
+ * is declared transposed, and is used as x @ w'. */
 
 enum {                                  /* first element in the flat buffer */
     P_wx_weight = 0,                    /* [H,D]          scan.model:7 */
@@ -41,20 +45,23 @@ static const RtParam scan_params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* One arena holds what steps hand on. Values that do not live at the same time share a
- * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
- * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
- * partial sums, a row per range of rows (section 4). */
+/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
+ * are not needed at the same time share bytes: "over" lists what was there before, "in place
+ * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * are known when the program starts, so offsets are formulas: a buffer lies above all that are
+ * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
 /* The arena of a training step: 9.8 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (sections 5 and 6).
  *
  *   buffer       shape          type      offset       bytes  written  last read
- *   d_s          [B,H]          f32         9472         256        1         11
- *   s            [T + 1,B,H]    f32            0        4352        2         11
+ *   d_s          [B,H]          f32         9472         256        1          8
+ *   s            [T + 1,B,H]    f32            0        4352        2         10
  *   s_a          [B,H]          f32         4352         256        3          5
- *   loss_a       [B,T,H]        f32         4352        4096        6          7  over s_a
- *   d_states     [B,T,H]        f32         4352        4096        7         11
+ *   loss_a       [B,T,H]        f32         4352        4096        6          7
+ *       over s_a
+ *   d_states     [B,T,H]        f32         4352        4096        7          8
  *       in place of loss_a
  *   d_wh_y       [B,H]          f32         9728         256        8         11
  *   work_d_wh_y  [RT_CHUNKS,H]  f32         8448        1024        8          8
@@ -78,7 +85,8 @@ static Plan scan_plan(Dims n)
 }
 
 /* The arena of an evaluation: 4.5 KiB at B = 16, T = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (section 5).
  *
  *   buffer  shape        type      offset       bytes  written  last read
  *   s       [T + 1,B,H]  f32            0        4352        1          5
@@ -98,12 +106,16 @@ static EvalPlan scan_eval_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
-/* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
- * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
- * result, and added in order: the number of threads changes no bit (rt.h). */
+/* One function per kernel, in the order of first use: forward, backward, then what only
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
+ * transpose and @ the matrix product, over the last axes, of which several may count as one
+ * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
+ * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
+ * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
+ * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
+ * by one thread; so the number of threads changes no bit. */
 
-/* d_s[B,H] = 0                                   scan.model:9   copy */
+/* d_s[B,H] = 0                                   scan.model:9 */
 static void k1_d_s(float *restrict d_s, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -111,7 +123,7 @@ static void k1_d_s(float *restrict d_s, ptrdiff_t B)
         d_s[i] = 0.0f;
 }
 
-/* s[B,H] = 0                                     scan.model:9   copy */
+/* s[B,H] = 0                                     scan.model:9 */
 static void k2_s(float *restrict s_, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -119,7 +131,7 @@ static void k2_s(float *restrict s_, ptrdiff_t B)
         s_[i] = 0.0f;
 }
 
-/* s_a[B,H] = x[B,D] @ wx_weight[H,D]' + wx_bias  scan.model:11   matmul+add */
+/* s_a[B,H] = x[B,D] @ wx_weight[H,D]' + wx_bias  scan.model:11 */
 static void k3_s_a(float *restrict s_a, const float *restrict x, const float *restrict wx_weight,
                    const float *restrict wx_bias, ptrdiff_t B, ptrdiff_t T)
 {
@@ -127,7 +139,7 @@ static void k3_s_a(float *restrict s_a, const float *restrict x, const float *re
     rt_matmul_f32(s_a, x, wx_weight, shape);
 }
 
-/* s_a[B,H] += s[B,H] @ wh_weight[H,H]'           scan.model:11   matmul */
+/* s_a[B,H] += s[B,H] @ wh_weight[H,H]'           scan.model:11 */
 static void k4_s_a(float *restrict s_a, const float *restrict s_, const float *restrict wh_weight,
                    ptrdiff_t B)
 {
@@ -135,7 +147,7 @@ static void k4_s_a(float *restrict s_a, const float *restrict s_, const float *r
     rt_matmul_f32(s_a, s_, wh_weight, shape);
 }
 
-/* s[B,H] = tanh(s_a[B,H])                        scan.model:11   tanh */
+/* s[B,H] = tanh(s_a[B,H])                        scan.model:11 */
 static void k5_s(float *restrict s_, const float *restrict s_a, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*H)
@@ -145,7 +157,7 @@ static void k5_s(float *restrict s_, const float *restrict s_a, ptrdiff_t B)
 
 /* loss_a[B,T,H] = s - y
  * sum_loss += sum over B,T,H of loss_a^2
- * scan.model:14   sub+mul+sum */
+ * scan.model:14 */
 static void k6_sum_loss(float *restrict loss_a, double *restrict sum_loss, const float *restrict s_,
                         const float *restrict y, ptrdiff_t B, ptrdiff_t T)
 {
@@ -173,7 +185,7 @@ static void k6_sum_loss(float *restrict loss_a, double *restrict sum_loss, const
 
 /* ---- of the backward pass ---- */
 
-/* d_states[B,T,H] = seed_loss * 2 * loss_a[B,T,H]  scan.model:14   gradient of k6, mul */
+/* d_states[B,T,H] = seed_loss * 2 * loss_a[B,T,H]  scan.model:14   gradient of k6 */
 static void k7_d_states(float *d_states, const float *loss_a, float seed_loss, ptrdiff_t B,
                         ptrdiff_t T)
 {
@@ -186,7 +198,7 @@ static void k7_d_states(float *d_states, const float *loss_a, float seed_loss, p
 /* d_wh_y[B,H] = d_s * (1 - s^2)
  * d_wx_bias[H] (+)= sum over B of d_wh_y
  * where d_s = d_s + d_states
- * scan.model:11   gradient of k5, add+mul+sub+sum */
+ * scan.model:11   gradient of k5 */
 static void k8_d_wh_y(float *restrict d_wh_y, float *restrict d_wx_bias, float *restrict work,
                       const float *restrict d_s, const float *restrict d_states,
                       const float *restrict s_, bool add_later, ptrdiff_t B, ptrdiff_t T)
@@ -210,7 +222,7 @@ static void k8_d_wh_y(float *restrict d_wh_y, float *restrict d_wx_bias, float *
     rt_add_rows_f32(d_wx_bias, work, chunks, H, add_later);
 }
 
-/* d_s[B,H] = d_wh_y[B,H] @ wh_weight[H,H]        scan.model:11   gradient of k5, matmul */
+/* d_s[B,H] = d_wh_y[B,H] @ wh_weight[H,H]        scan.model:11   gradient of k5 */
 static void k9_d_s(float *restrict d_s, const float *restrict d_wh_y,
                    const float *restrict wh_weight, ptrdiff_t B)
 {
@@ -218,7 +230,7 @@ static void k9_d_s(float *restrict d_s, const float *restrict d_wh_y,
     rt_matmul_f32(d_s, d_wh_y, wh_weight, shape);
 }
 
-/* d_wh_weight[H,H] (+)= d_wh_y[B,H]' @ s[B,H]    scan.model:11   gradient of k5, matmul */
+/* d_wh_weight[H,H] (+)= d_wh_y[B,H]' @ s[B,H]    scan.model:11   gradient of k4 */
 static void k10_d_wh_weight(float *restrict d_wh_weight, const float *restrict d_wh_y,
                             const float *restrict s_, bool add_later, ptrdiff_t B)
 {
@@ -226,7 +238,7 @@ static void k10_d_wh_weight(float *restrict d_wh_weight, const float *restrict d
     rt_matmul_f32(d_wh_weight, d_wh_y, s_, shape);
 }
 
-/* d_wx_weight[H,D] (+)= d_wh_y[B,H]' @ x[B,D]    scan.model:11   gradient of k4, matmul */
+/* d_wx_weight[H,D] (+)= d_wh_y[B,H]' @ x[B,D]    scan.model:11   gradient of k4 */
 static void k11_d_wx_weight(float *restrict d_wx_weight, const float *restrict d_wh_y,
                             const float *restrict x, bool add_later, ptrdiff_t B, ptrdiff_t T)
 {
@@ -234,9 +246,9 @@ static void k11_d_wx_weight(float *restrict d_wx_weight, const float *restrict d
     rt_matmul_f32(d_wx_weight, d_wh_y, x, shape);
 }
 
-/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+/* ---- of evaluation and outputs, where they differ ---- */
 
-/* sum_loss += sum over B,T,H of (s[T,B,H] - y[B,T,H])^2  scan.model:14   sub+mul+sum */
+/* sum_loss += sum over B,T,H of (s[T,B,H] - y[B,T,H])^2  scan.model:14 */
 static void k12_sum_loss(double *restrict sum_loss, const float *restrict s_,
                          const float *restrict y, ptrdiff_t B, ptrdiff_t T)
 {
@@ -267,7 +279,7 @@ enum {                                  /* means over the data: places in RtStep
     S_loss = 0,                         /* mean((states - y)^2)  scan.model:14 */
 };
 
-/* what the means divide by, over one micro-step */
+/* adds what the means divide by, for one micro-step */
 static void scan_count(RtStep *s, Dims n)
 {
     s->count[S_loss] += (double)(n.B*n.T*H);  /* mean((states - y)^2)  scan.model:14 */
@@ -280,11 +292,12 @@ static void scan_forward_2(const float *p, const float *x, void *arena, const Pl
     float *s_a = rt_at_f32(arena, at->s_a);          /* [B,H] */
     float *s_ = rt_at_f32(arena, at->s_) + it*n.B*H; /* [B,H] */
 
-    /* 3    scan.model:11  s = tanh(wx(xt) + wh(s)) */
+    /* scan.model:11  s = tanh(wx(xt) + wh(s)) */
+    /* 3    s_a = x @ wx_weight' + wx_bias */
     k3_s_a(s_a, x + it*D, p + P_wx_weight, p + P_wx_bias, n.B, n.T);
-    /* 4    scan.model:11  s_a += s @ wh_weight' */
+    /* 4    s_a += s @ wh_weight' */
     k4_s_a(s_a, s_, p + P_wh_weight, n.B);
-    /* 5    scan.model:11  s = tanh(s_a) */
+    /* 5    s = tanh(s_a) */
     k5_s(s_ + n.B*H, s_a, n.B);
 }
 
@@ -297,9 +310,10 @@ static void scan_forward(const float *p, const float *x, const float *y, void *a
     float *s_ = rt_at_f32(arena, at.s_);         /* [T + 1,B,H] */
     float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,T,H] */
 
-    /* 1    scan.model:9  s = zeros([B, H]) */
+    /* scan.model:9  s = zeros([B, H]) */
+    /* 1    d_s = 0 */
     k1_d_s(d_s, n.B);
-    /* 2    scan.model:9  s = 0 */
+    /* 2    s = 0 */
     k2_s(s_, n.B);
     /* 3..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = 0; it < n.T; it++)
@@ -315,15 +329,16 @@ static void scan_evaluate_2(const float *p, const float *x, void *arena, const E
     float *s_a = rt_at_f32(arena, at->s_a);          /* [B,H] */
     float *s_ = rt_at_f32(arena, at->s_) + it*n.B*H; /* [B,H] */
 
-    /* 2    scan.model:11  s = tanh(wx(xt) + wh(s)) */
+    /* scan.model:11  s = tanh(wx(xt) + wh(s)) */
+    /* 2    s_a = x @ wx_weight' + wx_bias */
     k3_s_a(s_a, x + it*D, p + P_wx_weight, p + P_wx_bias, n.B, n.T);
-    /* 3    scan.model:11  s_a += s @ wh_weight' */
+    /* 3    s_a += s @ wh_weight' */
     k4_s_a(s_a, s_, p + P_wh_weight, n.B);
-    /* 4    scan.model:11  s = tanh(s_a) */
+    /* 4    s = tanh(s_a) */
     k5_s(s_ + n.B*H, s_a, n.B);
 }
 
-/* evaluation: adds to the sums */
+/* evaluation: the same values, kept for no backward pass; adds to the sums */
 static void scan_evaluate(const float *p, const float *x, const float *y, void *arena, RtStep *s,
                           Dims n)
 {
@@ -339,13 +354,15 @@ static void scan_evaluate(const float *p, const float *x, const float *y, void *
     k12_sum_loss(&s->sum[S_loss], s_ + n.B*H, y, n.B, n.T);
 }
 
-/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+/* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
- * of the whole update, over all micro-steps and ranks. A parameter that is used twice
- * gets its second gradient by += . */
+/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:
+ * its weight / its count in the whole update, over all micro-steps (and ranks, where several
+ * processes train together). A sum hands its gradient on to all its terms as it is, so that
+ * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that
+ * is used twice gets the sum of two gradients; a bias, the sum over all rows. */
 
-/* one repetition of scan, backward: goes on with d_s */
+/* one repetition of scan, backward; in place: d_s */
 static void scan_backward_2(const float *p, float *d_p, const float *x, void *arena, const Plan *at,
                             const RtStep *s, Dims n, ptrdiff_t it)
 {
@@ -355,14 +372,14 @@ static void scan_backward_2(const float *p, float *d_p, const float *x, void *ar
     float *d_wh_y = rt_at_f32(arena, at->d_wh_y);            /* [B,H] */
     float *work_d_wh_y = rt_at_f32(arena, at->work_d_wh_y);  /* [RT_CHUNKS,H] */
 
-    /* 8    undoes 5    scan.model:11  d_wh_y = d_s * (1 - s^2) */
+    /* 8    undoes 5, 3  scan.model:11  d_wh_y, d_wx_bias from d_s, d_states, s */
     k8_d_wh_y(d_wh_y, d_p + P_wx_bias, work_d_wh_y, d_s, d_states, s_ + n.B*H,
               s->add || it < n.T - 1, n.B, n.T);
-    /* 9    undoes 5    scan.model:11  d_s = d_wh_y @ wh_weight */
+    /* 9    undoes 5     scan.model:11  d_s = d_wh_y @ wh_weight */
     k9_d_s(d_s, d_wh_y, p + P_wh_weight, n.B);
-    /* 10   undoes 5    scan.model:11  d_wh_weight (+)= d_wh_y' @ s */
+    /* 10   undoes 4     scan.model:11  d_wh_weight (+)= d_wh_y' @ s */
     k10_d_wh_weight(d_p + P_wh_weight, d_wh_y, s_, s->add || it < n.T - 1, n.B);
-    /* 11   undoes 4    scan.model:11  d_wx_weight (+)= d_wh_y' @ x */
+    /* 11   undoes 4, 3  scan.model:11  d_wx_weight (+)= d_wh_y' @ x */
     k11_d_wx_weight(d_p + P_wx_weight, d_wh_y, x + it*D, s->add || it < n.T - 1, n.B, n.T);
 }
 
@@ -374,7 +391,7 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
     float *loss_a = rt_at_f32(arena, at.loss_a);     /* [B,T,H] */
     float *d_states = rt_at_f32(arena, at.d_states); /* [B,T,H] */
 
-    /* 7    undoes 6    scan.model:14  d_states = seed_loss * 2 * loss_a */
+    /* 7    undoes 6     scan.model:14  d_states = seed_loss * 2 * loss_a */
     k7_d_states(d_states, loss_a, (float)s->seed[S_loss], n.B, n.T);
     /* 8..11  undoes 4..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = n.T - 1; it >= 0; it--)
@@ -388,15 +405,20 @@ static Dims scan_dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0], .T = dims[1] };
 }
 
+/* Counts come first, since gradients are divided by those of the whole update. The
+ * update itself, for each element, with g = factor * d_p:
+ *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
+ *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
+ * Decay is for parameters marked .decay. lr stays as given. */
 static void scan_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
         const Dims n = scan_dims(run->dims);
         scan_count(s, n);
     }
-    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+    rt_seed_losses(run, s);                  /* weight / count of the update; 0 if the count is 0 */
 
     for (int micro = 0; micro < run->micro_steps; micro++) {
         rt_begin_micro(run, s, micro);
@@ -405,12 +427,12 @@ static void scan_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         scan_forward(run->p, x, y, run->arena, s, n);
         scan_backward(run->p, run->d_p, x, run->arena, s, n);
-        s->add = true;                        /* later micro-steps add */
+        s->add = true;                       /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);              /* sum over ranks */
-    rt_finite_and_norm(run, s);               /* are all finite? global norm */
-    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
-    rt_end_step(run, s);                      /* counters and schedule, if applied */
+    rt_reduce_gradients(run, s);             /* sum over ranks */
+    rt_finite_and_norm(run, s);              /* are all finite? global norm */
+    rt_update_adamw(run, s);                 /* as above, if all is finite */
+    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
 static void scan_run_evaluate(RtRun *run, RtStep *s)

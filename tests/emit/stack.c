@@ -5,7 +5,7 @@
  * source    stack.model, 16 lines, crc32 ee3725fe
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
- * size      240 parameters; arena 8.4 KiB at B = 16, full at step 9 of 10
+ * size      240 parameters; arena 8.4 KiB at B = 16, fullest at step 7 of 10
  */
 #include "rt.h"
 
@@ -21,6 +21,10 @@ typedef struct {                        /* known when the program starts */
 } Dims;
 
 /* ---- 2 parameters ------------------------------------------------------- */
+
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
+ * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
+ * is declared transposed, and is used as x @ w'. */
 
 enum {                                    /* in one repetition of h : block * L */
     P_h_norm_weight = 0,                  /* [C]            stack.model:6 */
@@ -48,20 +52,22 @@ static const RtParam stack_params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* One arena holds what steps hand on. Values that do not live at the same time share a
- * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
- * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
- * partial sums, a row per range of rows (section 4). */
+/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
+ * are not needed at the same time share bytes: "over" lists what was there before, "in place
+ * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * are known when the program starts, so offsets are formulas: a buffer lies above all that are
+ * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
 /* The arena of a training step: 8.4 KiB at B = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (sections 5 and 6).
  *
  *   buffer        shape          type      offset       bytes  written  last read
  *   z             [L + 1,B,C]    f32            0        2048        1         10
  *   h_norm_mu     [L,B]          f32         5120         192        2         10
  *   h_norm_rstd   [L,B]          f32         5312         192        2         10
- *   h_norm_y      [L,B,C]        f32         2048        1536        2         10
- *   h_lin         [L,B,C]        f32         3584        1536        2         10
+ *   h_norm_y      [L,B,C]        f32         2048        1536        2          9
+ *   h_lin         [L,B,C]        f32         3584        1536        3          7
  *   loss_a        [B,C]          f32         5504         512        5          6
  *   d_z           [B,C]          f32         5504         512        6         10
  *       in place of loss_a
@@ -97,7 +103,8 @@ static Plan stack_plan(Dims n)
 }
 
 /* The arena of an evaluation: 1.5 KiB at B = 16.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (section 5).
  *
  *   buffer    shape  type      offset       bytes  written  last read
  *   z         [B,C]  f32            0         512        1          5
@@ -119,12 +126,16 @@ static EvalPlan stack_eval_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
-/* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
- * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
- * result, and added in order: the number of threads changes no bit (rt.h). */
+/* One function per kernel, in the order of first use: forward, backward, then what only
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
+ * transpose and @ the matrix product, over the last axes, of which several may count as one
+ * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
+ * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
+ * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
+ * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
+ * by one thread; so the number of threads changes no bit. */
 
-/* z[B,C] = x[B,C]                                stack.model:11   copy */
+/* z[B,C] = x[B,C]                                stack.model:11 */
 static void k1_z(float *restrict z, const float *restrict x, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*C)
@@ -136,7 +147,7 @@ static void k1_z(float *restrict z, const float *restrict x, ptrdiff_t B)
  * h_norm_rstd[B] = rsqrt((sum over C of h_norm_centred^2) / C + 1e-05)
  * h_norm_y[B,C] = h_norm_centred * h_norm_rstd * h_norm_weight
  * where h_norm_centred = z - h_norm_mu
- * stack.model:8   sum+div+sub+mul+add+rsqrt */
+ * stack.model:8 */
 static void k2_h_norm_y(float *restrict h_norm_mu, float *restrict h_norm_rstd,
                         float *restrict h_norm_y, const float *restrict z,
                         const float *restrict h_norm_weight, ptrdiff_t B)
@@ -163,7 +174,7 @@ static void k2_h_norm_y(float *restrict h_norm_mu, float *restrict h_norm_rstd,
     }
 }
 
-/* h_lin[B,C] = h_norm_y[B,C] @ h_lin_weight[C,C]' + h_lin_bias  stack.model:8   matmul+add */
+/* h_lin[B,C] = h_norm_y[B,C] @ h_lin_weight[C,C]' + h_lin_bias  stack.model:8 */
 static void k3_h_lin(float *restrict h_lin, const float *restrict h_norm_y,
                      const float *restrict h_lin_weight, const float *restrict h_lin_bias,
                      ptrdiff_t B)
@@ -173,8 +184,8 @@ static void k3_h_lin(float *restrict h_lin, const float *restrict h_norm_y,
 }
 
 /* z[B,C] = z + 0.5 * h_lin * (1 + tanh(h_inner))
- * where h_inner = 0.797885 * (h_lin + 0.044715 * h_lin^3)
- * stack.model:8   mul+add+tanh */
+ * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
+ * stack.model:8 */
 static void k4_z(float *z_next, const float *z, const float *restrict h_lin, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*C)
@@ -187,7 +198,7 @@ static void k4_z(float *z_next, const float *z, const float *restrict h_lin, ptr
 
 /* loss_a[B,C] = z - y
  * sum_loss += sum over B,C of loss_a^2
- * stack.model:15   sub+mul+sum */
+ * stack.model:15 */
 static void k5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const float *restrict z,
                         const float *restrict y, ptrdiff_t B)
 {
@@ -211,7 +222,7 @@ static void k5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const
 
 /* ---- of the backward pass ---- */
 
-/* d_z[B,C] = seed_loss * 2 * loss_a[B,C]         stack.model:15   gradient of k5, mul */
+/* d_z[B,C] = seed_loss * 2 * loss_a[B,C]         stack.model:15   gradient of k5 */
 static void k6_d_z(float *d_z, const float *loss_a, float seed_loss, ptrdiff_t B)
 {
     const float a = seed_loss * 2;
@@ -220,12 +231,12 @@ static void k6_d_z(float *d_z, const float *loss_a, float seed_loss, ptrdiff_t B
         d_z[i] = a * loss_a[i];
 }
 
-/* d_h_lin[B,C] = d_h_inner * 0.797885 + d_h_inner * 0.797885 * 0.044715 * (3 * h_lin^2) + d_z *
+/* d_h_lin[B,C] = d_h_inner * 0.7978846 + d_h_inner * 0.7978846 * 0.044715 * (3 * h_lin^2) + d_z *
  *         (1 + tanh(h_inner)) * 0.5
  * d_h_lin_bias[C] (+)= sum over B of d_h_lin
  * where d_h_inner = d_z * (0.5 * h_lin) * (1 - tanh(h_inner)^2)
- * where h_inner = 0.797885 * (h_lin + 0.044715 * h_lin^3)
- * stack.model:8   gradient of k4, mul+add+tanh+sub+sum */
+ * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
+ * stack.model:8   gradient of k4 */
 static void k7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, float *restrict work,
                        const float *restrict h_lin, const float *restrict d_z, bool add,
                        ptrdiff_t B)
@@ -253,7 +264,7 @@ static void k7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, fl
     rt_add_rows_f32(d_h_lin_bias, work, chunks, C, add);
 }
 
-/* d_h_norm_y[B,C] = d_h_lin[B,C] @ h_lin_weight[C,C]  stack.model:8   gradient of k3, matmul */
+/* d_h_norm_y[B,C] = d_h_lin[B,C] @ h_lin_weight[C,C]  stack.model:8   gradient of k3 */
 static void k8_d_h_norm_y(float *restrict d_h_norm_y, const float *restrict d_h_lin,
                           const float *restrict h_lin_weight, ptrdiff_t B)
 {
@@ -261,7 +272,7 @@ static void k8_d_h_norm_y(float *restrict d_h_norm_y, const float *restrict d_h_
     rt_matmul_f32(d_h_norm_y, d_h_lin, h_lin_weight, shape);
 }
 
-/* d_h_lin_weight[C,C] (+)= d_h_lin[B,C]' @ h_norm_y[B,C]  stack.model:8   gradient of k3, matmul */
+/* d_h_lin_weight[C,C] (+)= d_h_lin[B,C]' @ h_norm_y[B,C]  stack.model:8   gradient of k3 */
 static void k9_d_h_lin_weight(float *restrict d_h_lin_weight, const float *restrict d_h_lin,
                               const float *restrict h_norm_y, bool add, ptrdiff_t B)
 {
@@ -275,7 +286,7 @@ static void k9_d_h_lin_weight(float *restrict d_h_lin_weight, const float *restr
  * where d_h_norm_centred = d_h_norm_y * h_norm_weight * h_norm_rstd + d_h_norm_rstd *
  *         (-0.5 * h_norm_rstd^3) / C * 2 * h_norm_centred
  * where d_h_norm_rstd = sum over C of d_h_norm_y * h_norm_weight * h_norm_centred
- * stack.model:8   gradient of k3, sub+mul+sum+div+add */
+ * stack.model:8   gradient of k2 */
 static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float *restrict work,
                     const float *restrict d_h_norm_y, const float *restrict z,
                     const float *restrict h_norm_mu, const float *restrict h_norm_rstd,
@@ -298,30 +309,30 @@ static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float 
                 d_h_norm_rstd += c * h_norm_weight[ic] * h_norm_centred;
                 part_d_h_norm_weight[ic] += c * (h_norm_centred * b);
             }
-            const float c = d_h_norm_rstd * (-0.5f * (b * b * b)) / (float)C * 2;
+            const float d = d_h_norm_rstd * (-0.5f * (b * b * b)) / (float)C * 2;
             float sum = 0;
             RT_SIMD(reduction(+:sum))
             for (int ic = 0; ic < C; ic++)
-                sum += d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + c * (z[ib*C + ic] - a);
-            const float d = sum / (float)C;
+                sum += d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + d * (z[ib*C + ic] - a);
+            const float e = sum / (float)C;
             RT_SIMD()
             for (int ic = 0; ic < C; ic++) {
-                const float d_h_norm_centred = d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + c *
+                const float d_h_norm_centred = d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + d *
                         (z[ib*C + ic] - a);
-                d_z[ib*C + ic] = d_z[ib*C + ic] + d_h_norm_centred - d;
+                d_z[ib*C + ic] = d_z[ib*C + ic] + d_h_norm_centred - e;
             }
         }
     }
     rt_add_rows_f32(d_h_norm_weight, work, chunks, C, add);
 }
 
-/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+/* ---- of evaluation and outputs, where they differ ---- */
 
 /* h_norm_y[B,C] = h_norm_centred * h_norm_rstd * h_norm_weight
  * where h_norm_centred = z - h_norm_mu
  * where h_norm_rstd = rsqrt((sum over C of h_norm_centred^2) / C + 1e-05)
  * where h_norm_mu = (sum over C of z) / C
- * stack.model:8   sum+div+sub+mul+add+rsqrt */
+ * stack.model:8 */
 static void k11_h_norm_y(float *restrict h_norm_y, const float *restrict z,
                          const float *restrict h_norm_weight, ptrdiff_t B)
 {
@@ -346,8 +357,8 @@ static void k11_h_norm_y(float *restrict h_norm_y, const float *restrict z,
 }
 
 /* z[B,C] = z + 0.5 * h_lin * (1 + tanh(h_inner))
- * where h_inner = 0.797885 * (h_lin + 0.044715 * h_lin^3)
- * stack.model:8   mul+add+tanh */
+ * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
+ * stack.model:8 */
 static void k12_z(float *restrict z, const float *restrict h_lin, ptrdiff_t B)
 {
     RT_PARALLEL_SIMD(B*C)
@@ -358,7 +369,7 @@ static void k12_z(float *restrict z, const float *restrict h_lin, ptrdiff_t B)
     }
 }
 
-/* sum_loss += sum over B,C of (z[B,C] - y[B,C])^2  stack.model:15   sub+mul+sum */
+/* sum_loss += sum over B,C of (z[B,C] - y[B,C])^2  stack.model:15 */
 static void k13_sum_loss(double *restrict sum_loss, const float *restrict z,
                          const float *restrict y, ptrdiff_t B)
 {
@@ -385,7 +396,7 @@ enum {                                  /* means over the data: places in RtStep
     S_loss = 0,                         /* mean((z - y)^2)  stack.model:15 */
 };
 
-/* what the means divide by, over one micro-step */
+/* adds what the means divide by, for one micro-step */
 static void stack_count(RtStep *s, Dims n)
 {
     s->count[S_loss] += (double)(n.B*C);  /* mean((z - y)^2)  stack.model:15 */
@@ -401,11 +412,12 @@ static void block_forward(const float *p, void *arena, const Plan *at, Dims n, i
     float *h_norm_y = rt_at_f32(arena, at->h_norm_y) + il*n.B*C;     /* [B,C] */
     float *h_lin = rt_at_f32(arena, at->h_lin) + il*n.B*C;           /* [B,C] */
 
-    /* 2    stack.model:8  return x + gelu(lin(norm(x))) */
+    /* stack.model:8  return x + gelu(lin(norm(x))) */
+    /* 2    h_norm_y, h_norm_mu, h_norm_rstd from z */
     k2_h_norm_y(h_norm_mu, h_norm_rstd, h_norm_y, z, p_h + P_h_norm_weight, n.B);
-    /* 3    stack.model:8  h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
+    /* 3    h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
     k3_h_lin(h_lin, h_norm_y, p_h + P_h_lin_weight, p_h + P_h_lin_bias, n.B);
-    /* 4    stack.model:8  z = z + 0.5 * h_lin * (1 + tanh(h_inner)) */
+    /* 4    z from z, h_lin */
     k4_z(z + n.B*C, z, h_lin, n.B);
 }
 
@@ -426,7 +438,7 @@ static void stack_forward(const float *p, const float *x, const float *y, void *
     k5_sum_loss(loss_a, &s->sum[S_loss], z + n.B*C*L, y, n.B);
 }
 
-/* one repetition of h, evaluate: goes on with z */
+/* one repetition of h, evaluate; in place: z */
 static void block_evaluate(const float *p, void *arena, const EvalPlan *at, Dims n, int il)
 {
     float *z = rt_at_f32(arena, at->z);               /* [B,C] */
@@ -434,15 +446,16 @@ static void block_evaluate(const float *p, void *arena, const EvalPlan *at, Dims
     float *h_norm_y = rt_at_f32(arena, at->h_norm_y); /* [B,C] */
     float *h_lin = rt_at_f32(arena, at->h_lin);       /* [B,C] */
 
-    /* 2    stack.model:8  return x + gelu(lin(norm(x))) */
+    /* stack.model:8  return x + gelu(lin(norm(x))) */
+    /* 2    h_norm_y from z */
     k11_h_norm_y(h_norm_y, z, p_h + P_h_norm_weight, n.B);
-    /* 3    stack.model:8  h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
+    /* 3    h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
     k3_h_lin(h_lin, h_norm_y, p_h + P_h_lin_weight, p_h + P_h_lin_bias, n.B);
-    /* 4    stack.model:8  z = z + 0.5 * h_lin * (1 + tanh(h_inner)) */
+    /* 4    z from z, h_lin */
     k12_z(z, h_lin, n.B);
 }
 
-/* evaluation: adds to the sums */
+/* evaluation: the same values, kept for no backward pass; adds to the sums */
 static void stack_evaluate(const float *p, const float *x, const float *y, void *arena, RtStep *s,
                            Dims n)
 {
@@ -458,13 +471,15 @@ static void stack_evaluate(const float *p, const float *x, const float *y, void 
     k13_sum_loss(&s->sum[S_loss], z, y, n.B);
 }
 
-/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+/* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
- * of the whole update, over all micro-steps and ranks. A parameter that is used twice
- * gets its second gradient by += . */
+/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:
+ * its weight / its count in the whole update, over all micro-steps (and ranks, where several
+ * processes train together). A sum hands its gradient on to all its terms as it is, so that
+ * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that
+ * is used twice gets the sum of two gradients; a bias, the sum over all rows. */
 
-/* one repetition of h, backward: goes on with d_z */
+/* one repetition of h, backward; in place: d_z */
 static void block_backward(const float *p, float *d_p, void *arena, const Plan *at, const RtStep *s,
                            Dims n, int il)
 {
@@ -481,13 +496,13 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
     float *h_norm_rstd = rt_at_f32(arena, at->h_norm_rstd) + il*n.B; /* [B] */
     float *work_d_z = rt_at_f32(arena, at->work_d_z);                /* [RT_CHUNKS,C] */
 
-    /* 7    undoes 4    stack.model:8  d_h_lin, d_h_lin_bias */
+    /* 7    undoes 4, 3  stack.model:8  d_h_lin, d_h_lin_bias from h_lin, d_z */
     k7_d_h_lin(d_h_lin, d_p_h + P_h_lin_bias, work_d_h_lin, h_lin, d_z, s->add, n.B);
-    /* 8    undoes 3    stack.model:8  d_h_norm_y = d_h_lin @ h_lin_weight */
+    /* 8    undoes 3     stack.model:8  d_h_norm_y = d_h_lin @ h_lin_weight */
     k8_d_h_norm_y(d_h_norm_y, d_h_lin, p_h + P_h_lin_weight, n.B);
-    /* 9    undoes 3    stack.model:8  d_h_lin_weight (+)= d_h_lin' @ h_norm_y */
+    /* 9    undoes 3     stack.model:8  d_h_lin_weight (+)= d_h_lin' @ h_norm_y */
     k9_d_h_lin_weight(d_p_h + P_h_lin_weight, d_h_lin, h_norm_y, s->add, n.B);
-    /* 10   undoes 3    stack.model:8  d_z, d_h_norm_weight */
+    /* 10   undoes 3, 2  stack.model:8  d_z, d_h_norm_weight from d_h_norm_y, z, h_norm_mu */
     k10_d_z(d_z, d_p_h + P_h_norm_weight, work_d_z, d_h_norm_y, z, h_norm_mu, h_norm_rstd,
             p_h + P_h_norm_weight, s->add, n.B);
 }
@@ -499,9 +514,9 @@ static void stack_backward(const float *p, float *d_p, void *arena, const RtStep
     float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,C] */
     float *d_z = rt_at_f32(arena, at.d_z);       /* [B,C] */
 
-    /* 6    undoes 5    stack.model:15  d_z = seed_loss * 2 * loss_a */
+    /* 6    undoes 5     stack.model:15  d_z = seed_loss * 2 * loss_a */
     k6_d_z(d_z, loss_a, (float)s->seed[S_loss], n.B);
-    /* 7..10  undoes 3..4  stack.model:14  for i in 0..L { z = h[i](z) } */
+    /* 7..10  undoes 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
     for (int il = L - 1; il >= 0; il--)
         block_backward(p, d_p, arena, &at, s, n, il);
 }
@@ -513,15 +528,20 @@ static Dims stack_dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0] };
 }
 
+/* Counts come first, since gradients are divided by those of the whole update. The
+ * update itself, for each element, with g = factor * d_p:
+ *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
+ *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
+ * Decay is for parameters marked .decay. lr stays as given. */
 static void stack_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
         const Dims n = stack_dims(run->dims);
         stack_count(s, n);
     }
-    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+    rt_seed_losses(run, s);                  /* weight / count of the update; 0 if the count is 0 */
 
     for (int micro = 0; micro < run->micro_steps; micro++) {
         rt_begin_micro(run, s, micro);
@@ -530,12 +550,12 @@ static void stack_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         stack_forward(run->p, x, y, run->arena, s, n);
         stack_backward(run->p, run->d_p, run->arena, s, n);
-        s->add = true;                        /* later micro-steps add */
+        s->add = true;                       /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);              /* sum over ranks */
-    rt_finite_and_norm(run, s);               /* are all finite? global norm */
-    rt_update_adamw(run, s);                  /* Adam with decoupled decay, if finite */
-    rt_end_step(run, s);                      /* counters and schedule, if applied */
+    rt_reduce_gradients(run, s);             /* sum over ranks */
+    rt_finite_and_norm(run, s);              /* are all finite? global norm */
+    rt_update_adamw(run, s);                 /* as above, if all is finite */
+    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
 static void stack_run_evaluate(RtRun *run, RtStep *s)

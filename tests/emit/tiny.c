@@ -5,7 +5,7 @@
  * source    tiny.model, 14 lines, crc32 5b6d6dad
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
- * size      10 parameters; arena 1.2 KiB at B = 32, full at step 2 of 4
+ * size      10 parameters; arena 1.2 KiB at B = 32, fullest at step 3 of 4
  */
 #include "rt.h"
 
@@ -22,6 +22,10 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
+ * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
+ * is declared transposed, and is used as x @ w'. */
+
 enum {                                  /* first element in the flat buffer */
     P_w = 0,                            /* [D,O]          tiny.model:6 */
     P_b = P_w + D*O,                    /* [O]            tiny.model:7 */
@@ -37,20 +41,23 @@ static const RtParam tiny_params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* One arena holds what steps hand on. Values that do not live at the same time share a
- * place; offsets are formulas, since sizes are known when the program starts: RT_SIZE
- * rounds up to RT_ALIGN bytes, rt_above(a, b) is the higher of two offsets. work_* are
- * partial sums, a row per range of rows (section 4). */
+/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
+ * are not needed at the same time share bytes: "over" lists what was there before, "in place
+ * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * are known when the program starts, so offsets are formulas: a buffer lies above all that are
+ * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
 /* The arena of a training step: 1.2 KiB at B = 32.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (sections 5 and 6).
  *
  *   buffer      shape          type      offset       bytes  written  last read
  *   h_a         [B,O]          f32            0         256        1          2
  *   h           [B,O]          f32          512         256        2          3
  *   loss_a      [B,O]          f32          768         256        2          3
  *   d_h_a       [B,O]          f32         1024         256        3          4
- *   work_d_h_a  [RT_CHUNKS,O]  f32            0         512        3          3  over h_a
+ *   work_d_h_a  [RT_CHUNKS,O]  f32            0         512        3          3
+ *       over h_a
  */
 
 typedef struct { size_t h_a, h, loss_a, d_h_a, work_d_h_a, bytes; } Plan;
@@ -69,7 +76,8 @@ static Plan tiny_plan(Dims n)
 }
 
 /* The arena of an evaluation: 256 B at B = 32.
- * Offsets and bytes are those at these sizes; written and last read are steps.
+ * Offsets and bytes are those at these sizes; written and last read are numbers of
+ * steps (section 5).
  *
  *   buffer  shape  type      offset       bytes  written  last read
  *   h_a     [B,O]  f32            0         256        1          2
@@ -87,12 +95,16 @@ static EvalPlan tiny_eval_plan(Dims n)
 
 /* ---- 4 kernels ---------------------------------------------------------- */
 
-/* One function per kernel, in the order of first use. (+)= : the first write of an update
- * replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums that
- * threads share are made in at most RT_CHUNKS fixed ranges of rows, each with a partial
- * result, and added in order: the number of threads changes no bit (rt.h). */
+/* One function per kernel, in the order of first use: forward, backward, then what only
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
+ * transpose and @ the matrix product, over the last axes, of which several may count as one
+ * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
+ * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
+ * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
+ * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
+ * by one thread; so the number of threads changes no bit. */
 
-/* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8   matmul+add */
+/* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8 */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
                    const float *restrict b, ptrdiff_t B)
 {
@@ -103,7 +115,7 @@ static void k1_h_a(float *restrict h_a, const float *restrict x, const float *re
 /* h[B,O] = tanh(h_a)
  * loss_a[B,O] = h - y
  * sum_loss += sum over B,O of loss_a^2
- * tiny.model:8   tanh+sub+mul+sum */
+ * tiny.model:8, 9 */
 static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
                  const float *restrict h_a, const float *restrict y, ptrdiff_t B)
 {
@@ -132,7 +144,7 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
 /* d_h_a[B,O] = d_h * (1 - h^2)
  * d_b[O] (+)= sum over B of d_h_a
  * where d_h = seed_loss * 2 * loss_a
- * tiny.model:8   gradient of k2, mul+sub+sum */
+ * tiny.model:8, 9   gradient of k2 */
 static void k3_d_h_a(float *restrict d_h_a, float *restrict d_b, float *restrict work,
                      const float *restrict loss_a, const float *restrict h, float seed_loss,
                      bool add, ptrdiff_t B)
@@ -157,7 +169,7 @@ static void k3_d_h_a(float *restrict d_h_a, float *restrict d_b, float *restrict
     rt_add_rows_f32(d_b, work, chunks, O, add);
 }
 
-/* d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O]             tiny.model:8   gradient of k1, matmul */
+/* d_w[D,O] (+)= x[B,D]' @ d_h_a[B,O]             tiny.model:8   gradient of k1 */
 static void k4_d_w(float *restrict d_w, const float *restrict x, const float *restrict d_h_a,
                    bool add, ptrdiff_t B)
 {
@@ -165,9 +177,9 @@ static void k4_d_w(float *restrict d_w, const float *restrict x, const float *re
     rt_matmul_f32(d_w, x, d_h_a, shape);
 }
 
-/* ---- of evaluation and outputs: nothing is kept for a backward pass ---- */
+/* ---- of evaluation and outputs, where they differ ---- */
 
-/* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9   tanh+sub+mul+sum */
+/* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9 */
 static void k5_sum_loss(double *restrict sum_loss, const float *restrict h_a,
                         const float *restrict y, ptrdiff_t B)
 {
@@ -194,7 +206,7 @@ enum {                                  /* means over the data: places in RtStep
     S_loss = 0,                         /* mean((h - y)^2)  tiny.model:9 */
 };
 
-/* what the means divide by, over one micro-step */
+/* adds what the means divide by, for one micro-step */
 static void tiny_count(RtStep *s, Dims n)
 {
     s->count[S_loss] += (double)(n.B*O);  /* mean((h - y)^2)  tiny.model:9 */
@@ -209,11 +221,14 @@ static void tiny_forward(const float *p, const float *x, const float *y, void *a
     float *h = rt_at_f32(arena, at.h);           /* [B,O] */
     float *loss_a = rt_at_f32(arena, at.loss_a); /* [B,O] */
 
-    k1_h_a(h_a, x, p + P_w, p + P_b, n.B);          /* 1    tiny.model:8  h = tanh(x @ w + b) */
-    k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:8  h = tanh(h_a) */
+    /* tiny.model:8  h = tanh(x @ w + b) */
+    k1_h_a(h_a, x, p + P_w, p + P_b, n.B);          /* 1    h_a = x @ w + b */
+    /* tiny.model:8  h = tanh(x @ w + b) */
+    /* tiny.model:9  loss = mean((h - y)^2) */
+    k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    h, loss_a, sum_loss from h_a, y */
 }
 
-/* evaluation: adds to the sums */
+/* evaluation: the same values, kept for no backward pass; adds to the sums */
 static void tiny_evaluate(const float *p, const float *x, const float *y, void *arena, RtStep *s,
                           Dims n)
 {
@@ -224,11 +239,13 @@ static void tiny_evaluate(const float *p, const float *x, const float *y, void *
     k5_sum_loss(&s->sum[S_loss], h_a, y, n.B);  /* 2    tiny.model:9  loss = mean((h - y)^2) */
 }
 
-/* ---- 6 backward: each step undoes a step of section 5 ------------------- */
+/* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* seed_* is what a sum of section 5 counts in the loss: its weight divided by the count
- * of the whole update, over all micro-steps and ranks. A parameter that is used twice
- * gets its second gradient by += . */
+/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:
+ * its weight / its count in the whole update, over all micro-steps (and ranks, where several
+ * processes train together). A sum hands its gradient on to all its terms as it is, so that
+ * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that
+ * is used twice gets the sum of two gradients; a bias, the sum over all rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep *s, Dims n)
@@ -239,9 +256,9 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     float *d_h_a = rt_at_f32(arena, at.d_h_a);           /* [B,O] */
     float *work_d_h_a = rt_at_f32(arena, at.work_d_h_a); /* [RT_CHUNKS,O] */
 
-    /* 3    undoes 2    tiny.model:8  d_h_a = d_h * (1 - h^2) */
+    /* 3    undoes 2, 1  tiny.model:8  d_h_a, d_b from loss_a, h */
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
-    /* 4    undoes 1    tiny.model:8  d_w (+)= x' @ d_h_a */
+    /* 4    undoes 1     tiny.model:8  d_w (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
 }
 
@@ -252,15 +269,19 @@ static Dims tiny_dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0] };
 }
 
+/* Counts come first, since gradients are divided by those of the whole update. The
+ * update itself, for each element, with g = factor * d_p:
+ *   sgd      g = g + decay p;  m = momentum m + g;  p = p - lr m (nesterov: lr (g + momentum m))
+ * Decay is for parameters marked .decay. lr stays as given. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                    /* sums and counts are 0; generator key, rate */
+    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);        /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
         const Dims n = tiny_dims(run->dims);
         tiny_count(s, n);
     }
-    rt_seed_losses(run, s);                   /* weight / count of all ranks; 0 if the count is 0 */
+    rt_seed_losses(run, s);                  /* weight / count of the update; 0 if the count is 0 */
 
     for (int micro = 0; micro < run->micro_steps; micro++) {
         rt_begin_micro(run, s, micro);
@@ -269,13 +290,13 @@ static void tiny_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         tiny_forward(run->p, x, y, run->arena, s, n);
         tiny_backward(run->d_p, x, run->arena, s, n);
-        s->add = true;                        /* later micro-steps add */
+        s->add = true;                       /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);              /* sum over ranks */
-    rt_finite_and_norm(run, s);               /* are all finite? global norm */
-    rt_clip(run, s);                          /* factor = min(1, clip / norm) */
-    rt_update_sgd(run, s);                    /* p = p - lr d_p, with momentum, if finite */
-    rt_end_step(run, s);                      /* counters and schedule, if applied */
+    rt_reduce_gradients(run, s);             /* sum over ranks */
+    rt_finite_and_norm(run, s);              /* are all finite? global norm */
+    rt_clip(run, s);                         /* factor = min(1, clip / norm) */
+    rt_update_sgd(run, s);                   /* as above, if all is finite */
+    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
 static void tiny_run_evaluate(RtRun *run, RtStep *s)
