@@ -271,7 +271,8 @@ static Dims tiny_dims(const ptrdiff_t *dims)
 
 /* Counts come first, since gradients are divided by those of the whole update. The
  * update itself, for each element, with g = factor * d_p:
- *   sgd      g = g + decay p;  m = momentum m + g;  p = p - lr m (nesterov: lr (g + momentum m))
+ *   sgd      g = g + decay p;  m = momentum m + g;
+ *            p = p - lr m, or with nesterov p - lr (g + momentum m)
  * Decay is for parameters marked .decay. lr stays as given. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
