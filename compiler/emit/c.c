@@ -9,13 +9,13 @@
 
 static const char how_to_read[] =
     "/* One function per kernel, in the order of first use: forward, backward, then what only\n"
-    " * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the\n"
-    " * transpose and @ the matrix product, over the last axes, of which several may count as one\n"
-    " * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a \"where\" defines a name. (+)= :\n"
-    " * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are\n"
-    " * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges\n"
-    " * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each\n"
-    " * by one thread; so the number of threads changes no bit. */\n\n";
+    " * evaluation and outputs use. Above it, what it computes in the model's notation: x' is\n"
+    " * the transpose and @ the matrix product, over the last axes, of which several may count\n"
+    " * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a \"where\" defines a\n"
+    " * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and\n"
+    " * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most\n"
+    " * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of\n"
+    " * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */\n\n";
 
 static void mark_kernels(Map *used, const Steps *steps)
 {

@@ -131,13 +131,13 @@ static EvalPlan heads_eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use: forward, backward, then what only
- * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
- * transpose and @ the matrix product, over the last axes, of which several may count as one
- * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
- * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
- * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
- * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
- * by one thread; so the number of threads changes no bit. */
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is
+ * the transpose and @ the matrix product, over the last axes, of which several may count
+ * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a
+ * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and
+ * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most
+ * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of
+ * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */
 
 /* wte[B,T,C] = wte_weight[tokens[B,T]]           heads.model:9 */
 static void k1_wte(float *restrict wte, const int32_t *restrict tokens,

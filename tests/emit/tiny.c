@@ -96,13 +96,13 @@ static EvalPlan tiny_eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use: forward, backward, then what only
- * evaluation and outputs use. Above it, what it computes in the model's notation: x' is the
- * transpose and @ the matrix product, over the last axes, of which several may count as one
- * ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a name. (+)= :
- * the first write of an update replaces, later ones add. RT_PARALLEL_FOR and RT_SIMD are
- * OpenMP pragmas. Sums over rows that threads share are made in at most RT_CHUNKS fixed ranges
- * of rows, whose partial results are added in order, or by blocks of RT_COLUMNS columns, each
- * by one thread; so the number of threads changes no bit. */
+ * evaluation and outputs use. Above it, what it computes in the model's notation: x' is
+ * the transpose and @ the matrix product, over the last axes, of which several may count
+ * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a
+ * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and
+ * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most
+ * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of
+ * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */
 
 /* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8 */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
