@@ -591,11 +591,12 @@ void c_backward(Emitter *e)
     emit_banner(e, 6, "backward: the steps of section 5, last first");
     text_put(
         e->out,
-        "/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:\n"
-        " * its weight / its count in the whole update, over all micro-steps (and ranks, where several\n"
-        " * processes train together). A sum hands its gradient on to all its terms as it is, so that\n"
-        " * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that\n"
-        " * is used twice gets the sum of two gradients; a bias, the sum over all rows. */\n\n");
+        "/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of\n"
+        " * section 5: its weight / its count in the whole update, over all micro-steps (and\n"
+        " * ranks, where several processes train together). An addition hands its gradient on\n"
+        " * to its terms as it is, so it has no step here, and one d_x may belong to a sum and\n"
+        " * to its terms. A value that is used twice gets the sum of two gradients; a bias, the\n"
+        " * sum over all rows. */\n\n");
     if (has_steps(e->kp->train, true))
         write_part(e, e->kp->train, "backward", true,
                    "gradients: the first write of an update replaces, later ones add");

@@ -453,11 +453,12 @@ static void double__outputs(const float *p, const float *float_, const float *n_
 
 /* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of section 5:
- * its weight / its count in the whole update, over all micro-steps (and ranks, where several
- * processes train together). A sum hands its gradient on to all its terms as it is, so that
- * an addition has no step here, and one d_x may belong to a sum and to its terms. A value that
- * is used twice gets the sum of two gradients; a bias, the sum over all rows. */
+/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of
+ * section 5: its weight / its count in the whole update, over all micro-steps (and
+ * ranks, where several processes train together). An addition hands its gradient on
+ * to its terms as it is, so it has no step here, and one d_x may belong to a sum and
+ * to its terms. A value that is used twice gets the sum of two gradients; a bias, the
+ * sum over all rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void double__backward(const float *p, float *d_p, const float *float_, const float *n_,
