@@ -383,6 +383,23 @@ static bool try_spaces(MapBuild *m, Scope *s, Unit *u, Space *sp, MapFailure *wh
     return false;
 }
 
+/* A kernel that does very much at once is hard to read and keeps too many streams open. */
+static bool is_too_wide(const MapBuild *m)
+{
+    const Kernel *k = m->k;
+    for (int phase = 0, left = k->effects.len; left > 0; phase++) {
+        int stores = 0, reduces = 0;
+        for (int i = 0; i < k->effects.len; i++)
+            stores += k->effects.at[i].phase == phase;
+        for (int i = 0; i < k->values.len; i++)
+            reduces += k->values.at[i].kind == VAL_REDUCE && k->values.at[i].phase == phase + 1;
+        if (stores > PHASE_MAX || reduces > PHASE_MAX)
+            return true;
+        left -= stores;
+    }
+    return false;
+}
+
 /* What was tried becomes the unit's kernel. */
 static void keep_kernel(const MapBuild *m, Unit *u)
 {
@@ -416,6 +433,8 @@ bool map_build(Scope *s, Unit *u, MapFailure *why)
         if (!keep_dear(&m, last))
             break;
     }
+    if (u->roots.len > 1 && is_too_wide(&m))
+        return false;
     map_tidy(&m);
     keep_kernel(&m, u);
     return true;

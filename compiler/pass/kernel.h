@@ -10,6 +10,7 @@
 #include "ir/program.h"
 
 enum { AXES_MAX = 8, DEPTH_MAX = 4 };
+enum { PHASE_MAX = 16 }; /* what a phase of a fused kernel may reduce, and may store */
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
