@@ -25,7 +25,7 @@ static inline double *rt_at_f64(void *arena, size_t at) { return RT_AT(arena, at
 static inline int32_t *rt_at_i32(void *arena, size_t at) { return RT_AT(arena, at); }
 static inline bool *rt_at_bool(void *arena, size_t at) { return RT_AT(arena, at); }
 
-enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 16, RT_MAX_SLOTS = 16, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
+enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 64, RT_MAX_SLOTS = 64, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
 
 /* ---- loops -----------------------------------------------------------------------------------
  * Without OpenMP the loops stand as they are. Work is split statically, and sums over what threads

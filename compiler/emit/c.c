@@ -9,13 +9,19 @@
 
 static const char how_to_read[] =
     "/* One function per kernel, in the order of first use: forward, backward, then what only\n"
-    " * evaluation and outputs use. Above it, what it computes in the model's notation: x' is\n"
-    " * the transpose and @ the matrix product, over the last axes, of which several may count\n"
-    " * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a \"where\" defines a\n"
-    " * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and\n"
-    " * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most\n"
-    " * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of\n"
-    " * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */\n\n";
+    " * evaluation and outputs use. Above it, what it computes in the model's notation:\n"
+    " *   x @ w, x'    product and transpose of matrices. A value of more axes is a matrix of\n"
+    " *                rows: [B,T,C] has B*T rows of C, [B,T,H,C/H] likewise\n"
+    " *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]\n"
+    " *   sum over C   of the product that follows, up to the next + or -\n"
+    " *   0..V, x[i]   the index along an axis; the element or row with that index\n"
+    " *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0\n"
+    " *   (+)=         the first write of an update replaces, later ones add\n"
+    " * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are\n"
+    " * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,\n"
+    " * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes\n"
+    " * no bit. */\n"
+    "\n";
 
 static void mark_kernels(Map *used, const Steps *steps)
 {

@@ -95,7 +95,8 @@ static bool in_row_loop(const MapWriter *m, const Effect *f)
 {
     if (!m->has_row)
         return false;
-    return m->level[f->value] == LEVEL_ELEM || f->kind == EFFECT_COLUMN || !m->k->has_row
+    const Level level = m->across ? m->k->values.at[f->value].level : m->level[f->value];
+    return level == LEVEL_ELEM || f->kind == EFFECT_COLUMN || !m->k->has_row
            || (f->kind == EFFECT_STORE && f->access.stride[m->n_outer] != NULL);
 }
 
@@ -354,14 +355,6 @@ static void write_effect(MapWriter *m, int n)
         map_write(m, f, c, type);
 }
 
-void map_row_effects(MapWriter *m, int phase)
-{
-    memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
-    for (int i = 0; i < m->k->effects.len; i++)
-        if (m->k->effects.at[i].phase == phase && !in_row_loop(m, &m->k->effects.at[i]))
-            write_effect(m, i);
-}
-
 /* ---- the loop over the row ----------------------------------------------------------------- */
 
 static void count_uses(MapWriter *m, int v)
@@ -371,6 +364,13 @@ static void count_uses(MapWriter *m, int v)
     const Inputs in = inputs_of(value_at(m, v));
     for (int i = 0; i < in.n; i++)
         count_uses(m, in.at[i]);
+}
+
+static void write_row_effects(MapWriter *m, int phase)
+{
+    for (int i = 0; i < m->k->effects.len; i++)
+        if (m->k->effects.at[i].phase == phase && !in_row_loop(m, &m->k->effects.at[i]))
+            write_effect(m, i);
 }
 
 typedef struct {
@@ -413,6 +413,21 @@ static const char *reduce_start(MapWriter *m, const Value *v, DType t)
     return low ? "-INFINITY" : "INFINITY";
 }
 
+/* One running value for each column of the block. */
+static void declare_lanes(MapWriter *m, int n)
+{
+    Arena *a = m->e->cx->scratch;
+    const Value *v = value_at(m, n);
+    const char *name = m->temp[n], *start = reduce_start(m, v, v->dtype);
+    const bool zero = strcmp(start, "0") == 0;
+    statement(m, arena_printf(a, "%s %s[RT_COLUMNS]%s;", c_type(m->e, v->dtype), name,
+                              zero ? " = { 0 }" : ""));
+    m->temp[n] = arena_printf(a, "%s[%s - block]", name, m->index[m->n_outer - 1]);
+    if (!zero)
+        map_loop(m, m->n_outer - 1, "block", "end", "RT_SIMD()",
+                 arena_printf(a, "%*s%s = %s;\n", m->indent + INDENT, "", m->temp[n], start));
+}
+
 /* The variables of the reductions; for the index of the largest, one for the largest as well. */
 static void declare_reductions(MapWriter *m, const RowWork *r, const char **best)
 {
@@ -433,8 +448,11 @@ static void declare_reductions(MapWriter *m, const RowWork *r, const char **best
         }
         const bool named = v->name && is_free(m, short_name(m, v->name));
         m->temp[n] = free_name(m, named ? v->name : plain);
-        statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, v->dtype), m->temp[n],
-                                  place ? "0" : reduce_start(m, v, v->dtype)));
+        if (m->across)
+            declare_lanes(m, n);
+        else
+            statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, v->dtype), m->temp[n],
+                                      place ? "0" : reduce_start(m, v, v->dtype)));
     }
 }
 
@@ -518,21 +536,75 @@ bool map_is_one_statement(const char *text)
     return n == 1;
 }
 
+void map_loop(MapWriter *m, int axis, const char *from, const char *to, const char *pragma,
+              const char *body)
+{
+    const bool brace = strstr(body, "for (") != NULL || !map_is_one_statement(body);
+    const char *i = m->index[axis];
+    if (pragma)
+        statement(m, pragma);
+    statement(m, emit_format(m->e, "for (%s %s = %s; %s < %s; %s++)%s", map_index_type(m, axis), i,
+                             from, i, to, i, brace ? " {" : ""));
+    text_put(m->out, body);
+    if (brace)
+        statement(m, "}");
+}
+
+/* What is written now goes into `body`, further in, with names of its own. */
+typedef struct {
+    Text body, *out;
+    Names *names;
+    int steps;
+} Inner;
+
+static void inner_open(MapWriter *m, Inner *x, int steps)
+{
+    *x = (Inner){ text_new(m->e->cx->scratch), m->out, m->w->names, steps };
+    m->out = &x->body;
+    m->w->names = names_new(m->e, x->names);
+    m->indent += steps * INDENT;
+    memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
+}
+
+static const char *inner_close(MapWriter *m, Inner *x)
+{
+    m->indent -= x->steps * INDENT;
+    m->w->names = x->names;
+    m->out = x->out;
+    for (int i = 0; i < m->k->values.len; i++)
+        if (m->level[i] == LEVEL_ELEM)
+            m->temp[i] = NULL;
+    return x->body.at;
+}
+
+void map_row_effects(MapWriter *m, int phase)
+{
+    Inner x;
+    if (!m->across) {
+        memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
+        write_row_effects(m, phase);
+        return;
+    }
+    inner_open(m, &x, 1);
+    for (int i = 0; i < m->k->effects.len; i++)
+        if (m->k->effects.at[i].phase == phase && !in_row_loop(m, &m->k->effects.at[i]))
+            count_uses(m, m->k->effects.at[i].value);
+    write_row_effects(m, phase);
+    const char *body = inner_close(m, &x);
+    if (*body)
+        map_loop(m, m->n_outer - 1, "block", "end", "RT_SIMD()", body);
+}
+
 void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
 {
     Arena *a = m->e->cx->scratch;
     const RowWork r = work_of(m, phase);
     const char *best[16] = { NULL };
+    Inner x;
     if (!m->has_row || r.n_reduce + r.n_effect == 0)
         return;
     declare_reductions(m, &r, best);
-
-    Text body = text_new(a), *out = m->out;
-    Names *outer = m->w->names;
-    m->out = &body;
-    m->w->names = names_new(m->e, outer);
-    m->indent += INDENT;
-    memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
+    inner_open(m, &x, 1 + m->across);
     for (int i = 0; i < r.n_reduce; i++)
         count_uses(m, value_at(m, r.reduce[i])->in[0]);
     for (int i = 0; i < r.n_effect; i++)
@@ -542,23 +614,15 @@ void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
         reduce_statement(m, r.reduce[i], best[i]);
     for (int i = 0; i < r.n_effect; i++)
         write_effect(m, r.effect[i]);
-    m->indent -= INDENT;
-    m->w->names = outer;
-    m->out = out;
-    for (int i = 0; i < m->k->values.len; i++)
-        if (m->level[i] == LEVEL_ELEM)
-            m->temp[i] = NULL;
-
-    const bool parallel = !m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1;
-    const bool brace = !map_is_one_statement(body.at);
-    const char *i = m->index[m->n_outer];
-    if (parallel)
-        statement(m, arena_printf(a, "RT_PARALLEL_SIMD(%s)", to));
-    else if (!r.places)
-        statement(m, arena_printf(a, "RT_SIMD(%s)", clauses(m, &r)));
-    statement(m, arena_printf(a, "for (%s %s = %s; %s < %s; %s++)%s", map_index_type(m, m->n_outer),
-                              i, from, i, to, i, brace ? " {" : ""));
-    text_put(m->out, body.at);
-    if (brace)
-        statement(m, "}");
+    const char *body = inner_close(m, &x), *pragma = NULL;
+    if (m->across) {
+        inner_open(m, &x, 1);
+        map_loop(m, m->n_outer - 1, "block", "end", "RT_SIMD()", body);
+        body = inner_close(m, &x);
+    } else if (!m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1) {
+        pragma = arena_printf(a, "RT_PARALLEL_SIMD(%s)", to);
+    } else if (!r.places) {
+        pragma = arena_printf(a, "RT_SIMD(%s)", clauses(m, &r));
+    }
+    map_loop(m, m->n_outer, from, to, pragma, body);
 }

@@ -198,8 +198,8 @@ static void write_fixed(Emitter *e)
     }
     if (t.len == 0)
         return;
-    emit_prose(e->out, "/* ", " * ", emit_comment(e, t.at, 8 * COLUMNS));
-    text_put(e->out, " */\n\n");
+    emit_prose(e->out, "/* ", " * ",
+               emit_format(e, "%s */\n\n", emit_comment(e, t.at, 8 * COLUMNS)));
 }
 
 void c_dimensions(Emitter *e)

@@ -37,24 +37,6 @@ static void order_arguments(KernelWriter *w)
                 h->order[h->n_args++] = i;
 }
 
-static void link_steps(Emitter *e, const Steps *all, const Steps *steps)
-{
-    for (int i = 0; i < steps->len; i++) {
-        const Step *s = steps->at[i];
-        if (s->kernel == NULL)
-            link_steps(e, all, &s->body);
-        else if (s->undoes && !map_get(e->kernel_undone, s->kernel))
-            map_set(e->kernel_undone, s->kernel, steps_find(all, s->undoes)->kernel);
-    }
-}
-
-void c_link_kernels(Emitter *e)
-{
-    e->kernel_undone = map_new(e->cx->scratch);
-    if (e->kp->train)
-        link_steps(e, &e->kp->train->steps, &e->kp->train->steps);
-}
-
 /* "chargpt.model:28, 29": the lines whose values a kernel stores. */
 const char *c_kernel_lines(Emitter *e, const Kernel *k)
 {
@@ -66,14 +48,42 @@ const char *c_kernel_lines(Emitter *e, const Kernel *k)
     return t.at;
 }
 
+static void link_steps(Emitter *e, const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        Step *s = steps->at[i];
+        link_steps(e, &s->body);
+        if (s->kernel && s->undone.len > 0 && !map_get(e->kernel_undone, s->kernel))
+            map_set(e->kernel_undone, s->kernel, s);
+    }
+}
+
+/* "   gradient of k8, k7", and the lines of these. */
+static void write_undone(Emitter *e, Text *about, const Kernel *k)
+{
+    const Step *s = map_get(e->kernel_undone, k);
+    const Steps *all = s ? &e->kp->train->steps : NULL;
+    text_put(about, c_kernel_lines(e, s ? steps_find(all, s->undoes)->kernel : k));
+    for (int i = 0; s && i < s->undone.len; i++)
+        text_add(about, "%sk%d",
+                 i            ? ", "
+                 : about->len ? "   gradient of "
+                              : "gradient of ",
+                 steps_find(all, s->undone.at[i])->kernel->number);
+}
+
+void c_link_kernels(Emitter *e)
+{
+    e->kernel_undone = map_new(e->cx->scratch);
+    if (e->kp->train)
+        link_steps(e, &e->kp->train->steps);
+}
+
 /* Equations, one under the other; then source lines and, backward, the forward kernel. */
 static void write_comment(Emitter *e, const Kernel *k)
 {
     Text about = text_new(e->cx->scratch), t = text_new(e->cx->scratch);
-    const Kernel *undone = map_get(e->kernel_undone, k);
-    text_put(&about, c_kernel_lines(e, undone ? undone : k));
-    if (undone)
-        text_add(&about, "%sgradient of k%d", about.len ? "   " : "", undone->number);
+    write_undone(e, &about, k);
     const char *s = k->formula;
     for (bool first = true; *s; first = false) {
         const size_t len = strcspn(s, "\n");

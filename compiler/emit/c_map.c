@@ -1,7 +1,9 @@
 /* c_map.c -- a MAP kernel as loops: outer axes, and the row with its phases.
  *
- * In: values, phases and effects. Out: the body of a function, in one of four forms:
+ * In: values, phases and effects. Out: the body of a function, in one of five forms:
  *   rows       parallel over the outer axes; per row the phases, each a simd loop over the row
+ *   across     rows whose elements lie far apart, while neighbours along the last outer axis lie
+ *              side by side: blocks of that axis are walked inside the row, as simd loops
  *   flat       one parallel simd loop
  *   columns    sums over the outer axes alone: parallel over blocks of columns, rows in order
  *   chunks     sums over the outer axes or over everything, beside other work: RT_CHUNKS fixed
@@ -35,6 +37,46 @@ bool c_map_needs_partials(const Kernel *k)
 {
     const bool other = has_effect(k, EFFECT_STORE) || has_effect(k, EFFECT_TOTAL) || has_reduce(k);
     return k->kind == KERNEL_MAP && has_effect(k, EFFECT_COLUMN) && k->n_axes > 1 && other;
+}
+
+static bool is_stride_one(const Dim *d) { return d != NULL && dim_is(d, 1); }
+
+/* Does neither axis stand in the way: +1 far apart along the row and side by side along the axis
+   before it, -1 the other way round, 0 where it does not matter. */
+static int leans_across(const Kernel *k, const Access *a)
+{
+    const int row = k->n_axes - 1;
+    const bool by_row = a->stride[row] != NULL, by_column = a->stride[row - 1] != NULL;
+    if (is_stride_one(a->stride[row]) || (by_column && !is_stride_one(a->stride[row - 1])))
+        return by_column || by_row ? -1 : 0;
+    return by_row && by_column;
+}
+
+/* Rows that only reduce and store, and whose loads all lie across. */
+static bool goes_across(Emitter *e, const Kernel *k)
+{
+    enum { LEAST = 8 }; /* columns that make it worth while */
+    int across = 0;
+    if (!k->has_row || k->n_axes < 2 || !has_reduce(k)
+        || emit_train_value(e, k->axis[k->n_axes - 2]) < LEAST)
+        return false;
+    for (int i = 0; i < k->values.len; i++) {
+        const Value *v = &k->values.at[i];
+        if (v->kind == VAL_REDUCE && (v->op == OP_ARGMAX || v->op == OP_ARGMIN))
+            return false;
+        if (v->kind != VAL_LOAD)
+            continue;
+        if (v->level == LEVEL_ROW && k->args.at[v->access.arg].written)
+            return false;
+        const int lean = v->access.index >= 0 ? -1 : leans_across(k, &v->access);
+        if (lean < 0)
+            return false;
+        across += lean;
+    }
+    for (int i = 0; i < k->effects.len; i++)
+        if (k->effects.at[i].kind != EFFECT_STORE || leans_across(k, &k->effects.at[i].access) < 0)
+            return false;
+    return across > 0;
 }
 
 /* ---- index variables ------------------------------------------------------------------------- */
@@ -175,6 +217,29 @@ static void write_rows(MapWriter *m)
         close_loop(m, i == m->n_outer - 1);
 }
 
+/* ---- rows, across ---------------------------------------------------------------------------- */
+
+static void open_block(MapWriter *m, int axis)
+{
+    const char *type = map_index_type(m, axis), *size = size_text(m, m->k->axis[axis]);
+    line(m, emit_format(m->e, "for (%s block = 0; block < %s; block += RT_COLUMNS) {", type, size));
+    m->indent += INDENT;
+    line(m, emit_format(m->e, "const %s end = rt_min(block + RT_COLUMNS, %s);", type, size));
+}
+
+static void write_across(MapWriter *m)
+{
+    parallel(m, m->n_outer);
+    for (int i = 0; i < m->n_outer - 1; i++)
+        open_loop(m, i, "0", size_text(m, m->k->axis[i]), false);
+    open_block(m, m->n_outer - 1);
+    m->inside = true;
+    write_row(m, "0", size_text(m, m->k->axis[m->n_outer]));
+    close_loop(m, true);
+    for (int i = m->n_outer - 2; i >= 0; i--)
+        close_loop(m, false);
+}
+
 /* ---- columns --------------------------------------------------------------------------------- */
 
 /* A loop that writes the sums of one column effect where they belong. */
@@ -200,11 +265,8 @@ static void write_columns(MapWriter *m)
 {
     Arena *a = m->e->cx->scratch;
     const int row = m->n_outer;
-    const char *type = map_index_type(m, row), *size = size_text(m, m->k->axis[row]);
     parallel(m, 1);
-    line(m, arena_printf(a, "for (%s block = 0; block < %s; block += RT_COLUMNS) {", type, size));
-    m->indent += INDENT;
-    line(m, arena_printf(a, "const %s end = rt_min(block + RT_COLUMNS, %s);", type, size));
+    open_block(m, row);
     for (int i = 0; i < m->k->effects.len; i++) {
         m->column[i] = names_take(
             m->e, m->w->names,
@@ -366,6 +428,8 @@ static void settle_axes(MapWriter *m)
         m->level[i] = k->values.at[i].level;
         if (m->level[i] != LEVEL_ONCE && !k->has_row)
             m->level[i] = m->has_row ? LEVEL_ELEM : LEVEL_ROW;
+        else if (m->level[i] == LEVEL_ROW && m->across && k->values.at[i].kind != VAL_REDUCE)
+            m->level[i] = LEVEL_ELEM; /* another one for each column of the block */
     }
 }
 
@@ -375,6 +439,7 @@ void c_map(KernelWriter *w)
     Kernel *k = w->k;
     MapWriter m = { .w = w, .e = w->e, .k = k, .out = &w->body, .indent = INDENT };
     const int n = k->values.len + 1, n_effects = k->effects.len + 1;
+    m.across = goes_across(w->e, k);
     settle_axes(&m);
     m.temp = NEW_ARRAY(a, const char *, n);
     m.uses = NEW_ARRAY(a, int, n);
@@ -390,6 +455,8 @@ void c_map(KernelWriter *w)
     const bool one_row = m.n_outer == 0;
     if (c_map_needs_partials(k) || (totals && m.has_row && !(one_row && has_reduce(k)))) {
         write_chunks(&m);
+    } else if (m.across) {
+        write_across(&m);
     } else if (columns && !one_row) {
         write_columns(&m);
     } else {

@@ -11,7 +11,7 @@
 static const char how_to_read[] =
     "/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that\n"
     " * are not needed at the same time share bytes: \"over\" lists what was there before, \"in place\n"
-    " * of\" means that a step replaces its input. work_* hold the partial sums of one step. Sizes\n"
+    " * of\" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes\n"
     " * are known when the program starts, so offsets are formulas: a buffer lies above all that are\n"
     " * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */\n"
     "\n";

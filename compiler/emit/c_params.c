@@ -7,9 +7,9 @@
 #include "emit/parts.h"
 
 static const char how_to_read[] =
-    "/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the\n"
-    " * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it\n"
-    " * is declared transposed, and is used as x @ w'. */\n\n";
+    "/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that\n"
+    " * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear\n"
+    " * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */\n\n";
 
 #include <string.h>
 

@@ -195,17 +195,32 @@ static bool shares_line(Emitter *e, const Steps *steps, const Step *s)
     return false;
 }
 
-/* The lines of the model for which a step does a part, unless they stand above the step before. */
-static const char *step_heading(Function *f, const Step *s, const Step *before)
+/* Did a heading before step i show this line? */
+static bool is_shown_before(Function *f, const Steps *steps, int i, const char *where)
 {
     Emitter *e = f->e;
+    for (int k = 0; k < i; k++)
+        for (int a = 0; steps->at[k]->kernel && a < steps->at[k]->kernel->lines.len; a++)
+            if (strcmp(source_where(e->cx, steps->at[k]->kernel->lines.at[a]), where) == 0)
+                return true;
+    return false;
+}
+
+/* The lines of the model for which a step does a part, unless they stand above the step before. */
+static const char *step_heading(Function *f, const Steps *steps, int i)
+{
+    Emitter *e = f->e;
+    const Step *s = steps->at[i], *before = i > 0 ? steps->at[i - 1] : NULL;
     Text t = text_new(e->cx->scratch);
     if (before && before->kernel
         && strcmp(c_kernel_lines(e, before->kernel), c_kernel_lines(e, s->kernel)) == 0)
         return NULL;
-    for (int i = 0; i < s->kernel->lines.len; i++) {
-        const Span at = s->kernel->lines.at[i];
-        const char *line = emit_format(e, "%s  %s", source_where(e->cx, at), source_line_of(e, at));
+    for (int k = 0; k < s->kernel->lines.len; k++) {
+        const Span at = s->kernel->lines.at[k];
+        const char *where = source_where(e->cx, at);
+        const char *line = is_shown_before(f, steps, i, where)
+                               ? emit_format(e, "%s goes on", where)
+                               : emit_format(e, "%s  %s", where, source_line_of(e, at));
         text_add(&t, "    /* %s */\n", emit_comment(e, line, COLUMNS - 10));
     }
     return t.len ? t.at : NULL;
@@ -226,7 +241,7 @@ static const char *undone_text(Emitter *e, const Step *s)
 static Row step_row(Function *f, const Steps *steps, int i)
 {
     Emitter *e = f->e;
-    const Step *s = steps->at[i], *before = i > 0 ? steps->at[i - 1] : NULL;
+    const Step *s = steps->at[i];
     const char *where = s->span.file ? source_where(e->cx, s->span) : "";
     const bool part = s->kernel->lines.len != 1 || shares_line(e, steps, s);
     Row row = { .left = call_text(f, s) };
@@ -238,7 +253,7 @@ static Row step_row(Function *f, const Steps *steps, int i)
     else
         row.comment = emit_format(e, "%-4d %s  %s", s->number, where, source_line_of(e, s->span));
     if (!s->backward && part)
-        row.heading = step_heading(f, s, before);
+        row.heading = step_heading(f, steps, i);
     row.comment = emit_comment(e, row.comment, COLUMNS - 10);
     return row;
 }
@@ -591,12 +606,12 @@ void c_backward(Emitter *e)
     emit_banner(e, 6, "backward: the steps of section 5, last first");
     text_put(
         e->out,
-        "/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of\n"
-        " * section 5: its weight / its count in the whole update, over all micro-steps (and\n"
-        " * ranks, where several processes train together). An addition hands its gradient on\n"
-        " * to its terms as it is, so it has no step here, and one d_x may belong to a sum and\n"
-        " * to its terms. A value that is used twice gets the sum of two gradients; a bias, the\n"
-        " * sum over all rows. */\n\n");
+        "/* From the loss back. d_x is d loss / d x; seed_* is d loss / d sum_*, the weight of\n"
+        " * the mean / its count in the whole update, over all micro-steps (and ranks, where\n"
+        " * several processes train together). An addition hands its gradient on to its terms\n"
+        " * as it is, so it has no step here, and one d_x may belong to a sum and to its terms.\n"
+        " * A value that is used twice gets the sum of two gradients; a bias, the sum over all\n"
+        " * rows. */\n\n");
     if (has_steps(e->kp->train, true))
         write_part(e, e->kp->train, "backward", true,
                    "gradients: the first write of an update replaces, later ones add");

@@ -20,10 +20,29 @@ static const char *const update_formula[] = {
 };
 
 static const char *const schedule_formula[] = {
-    "lr stays as given",
-    "lr falls on a line from its start to lr_end",
-    "lr = lr_end + (start - lr_end) (1 + cos(pi x)) / 2, where x runs from 0 to 1",
+    "lr is .lr",
+    "lr = .lr_end + (.lr - .lr_end) (1 - r)",
+    "lr = .lr_end + (.lr - .lr_end) (1 + cos(pi r)) / 2",
 };
+
+/* Where the names of the formulas come from, and the schedule. */
+static const char *update_names(Emitter *e, const TrainSettings *train)
+{
+    Text t = text_new(e->cx->scratch);
+    if (train->optimizer != OPT_SGD)
+        text_put(&t, "b1, b2 and eps are .beta1, .beta2 and .eps of the model table; ");
+    else
+        text_put(&t, "momentum is that of the model table; ");
+    text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
+    if (train->warmup > 0)
+        text_put(&t,
+                 "In update t < .warmup, counted from 0, lr = .lr (t + 1) / (.warmup + 1); then ");
+    text_put(&t, schedule_formula[train->schedule]);
+    if (train->schedule != SCHED_CONSTANT)
+        text_put(&t, ", where r runs from 0 to 1 over the updates that are left");
+    text_put(&t, ".");
+    return t.at;
+}
 
 static void write_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part)
 {
@@ -112,15 +131,11 @@ static void write_step(Emitter *e)
     text_add(&lines, "    %s(run, s);\t/* as above, if all is finite */\n",
              update_name[train->optimizer]);
     text_put(&lines, "    rt_end_step(run, s);\t/* counters: updates applied, or skipped */\n");
-    const char *rate = emit_format(e, "Decay is for parameters marked .decay. %s%s.",
-                                   train->warmup > 0 ? "After a rise in the warmup, " : "",
-                                   schedule_formula[train->schedule]);
     text_put(e->out,
              "/* Counts come first, since gradients are divided by those of the whole update. The\n"
              " * update itself, for each element, with g = factor * d_p:\n");
     text_put(e->out, update_formula[train->optimizer]);
-    emit_prose(e->out, " * ", " * ", rate);
-    text_put(e->out, " */\n");
+    emit_prose(e->out, " * ", " * ", emit_format(e, "%s */\n", update_names(e, train)));
     text_add(e->out, "static void %s_step(RtRun *run, RtStep *s)\n{\n", e->model);
     emit_aligned(e->out, lines.at, 48);
     text_put(e->out, "}\n\n");

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-enum { UNSET_DIM = 16 }; /* as plan.c takes a dim without a value */
-
 DimScope dim_scope(Emitter *e, const char *prefix)
 {
     DimScope s = { e, prefix, NEW_ARRAY(e->cx->scratch, bool, dims_count(e->p->dims) + 1) };
@@ -96,11 +94,5 @@ const Dim *dim_one(Emitter *e) { return dim_const(e->p->dims, 1); }
 
 int64_t emit_train_value(Emitter *e, const Dim *d)
 {
-    const int n = dims_count(e->p->dims);
-    int64_t *values = NEW_ARRAY(e->cx->scratch, int64_t, n + 1);
-    for (int i = 0; i < n; i++) {
-        const Symbol *s = dims_at(e->p->dims, i);
-        values[i] = s->value > 0 || s->kind == SYM_CONST ? s->value : UNSET_DIM;
-    }
-    return dim_eval(d, values);
+    return dim_eval(d, program_training_dims(e->p));
 }

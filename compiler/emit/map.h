@@ -23,6 +23,7 @@ typedef struct {
     bool letter[26];                         /* taken: one variable of the kernel each */
     const char **total, **partial, **column; /* by effect: running sums */
     const char *column_index;
+    bool across; /* the last outer axis is walked inside the row, by blocks: c_map.c */
 } MapWriter;
 
 void map_prepare(MapWriter *m); /* which values are hoisted */
@@ -33,6 +34,9 @@ void map_row_effects(MapWriter *m, int phase);
 /* Stores, or adds, a value through the effect's access. */
 void map_write(MapWriter *m, const Effect *f, Code value, DType type);
 
+/* Writes `for index of axis from .. to: body`, with a pragma before it if there is one. */
+void map_loop(MapWriter *m, int axis, const char *from, const char *to, const char *pragma,
+              const char *body);
 bool map_is_one_statement(const char *text);
 const char *map_index_type(const MapWriter *m, int axis);
 const Dim *map_space(MapWriter *m, int axes); /* product of the first axes */

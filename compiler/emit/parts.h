@@ -32,7 +32,7 @@ typedef struct {
     const char **input, **output; /* names of the pointers */
     const char **metric;
     Map *kernel_name;   /* Kernel -> "k3_x" */
-    Map *kernel_undone; /* backward Kernel -> the forward kernel of the step it undoes first */
+    Map *kernel_undone; /* backward Kernel -> its first Step */
     Map *field;         /* arena Buffer -> its name in the plan struct */
     Map *call_dims;     /* Kernel -> KernelHead */
     Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */

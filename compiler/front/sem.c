@@ -260,6 +260,36 @@ static bool build_model(Sem *s)
     return s->main != NULL;
 }
 
+enum { MANY = 64 }; /* as many as rt.h has room for */
+
+static void check_count(Sem *s, int n, Span at, const char *what)
+{
+    if (n > MANY)
+        sem_error(s, at, "more than %d %s in one model", MANY, what);
+}
+
+/* The program has tables of a fixed size for these. */
+static void check_counts(Sem *s)
+{
+    Checked *c = s->out;
+    check_count(s, c->means.len, c->means.len > MANY ? c->means.at[MANY].span : (Span){ 0 },
+                "means in losses and metrics");
+    if (c->means.len <= MANY) /* each metric has a mean or more */
+        check_count(s, c->metrics.len,
+                    c->metrics.len > MANY ? c->metrics.at[MANY].span : (Span){ 0 }, "metrics");
+    check_count(s, c->outputs.len, c->outputs.len > MANY ? c->outputs.at[MANY].span : (Span){ 0 },
+                "outputs");
+    check_count(s, c->inputs.len, c->inputs.len > MANY ? c->inputs.at[MANY].span : (Span){ 0 },
+                "inputs");
+    int dims = 0;
+    for (int i = 0; i < dims_count(s->dims); i++) {
+        const Symbol *sym = dims_at(s->dims, i);
+        dims += sym->kind == SYM_DIM || sym->kind == SYM_BATCH;
+        if (dims == MANY + 1)
+            check_count(s, dims++, sym->span, "sizes that are bound when the program starts");
+    }
+}
+
 static void check_model(Sem *s)
 {
     s->out->name = s->model->name;
@@ -272,6 +302,7 @@ static void check_model(Sem *s)
     sem_run_model(s, false);
     if (diag_count(s->cx))
         return;
+    check_counts(s);
     sem_mark_used(s);
     sem_check_params(s);
     if (!s->out->has_loss && s->out->outputs.len == 0 && s->out->metrics.len == 0) {

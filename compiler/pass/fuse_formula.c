@@ -165,13 +165,13 @@ static void write_reduce(Writer *w, Text *t, Node *n, int outer)
                        : n->op == OP_AMAX ? "max"
                        : n->op == OP_AMIN ? "min"
                                           : op_row(n->op)->name;
-    text_add(t, "%s%s over ", outer > 4 ? "(" : "", name);
+    text_add(t, "%s%s over ", outer > 3 ? "(" : "", name);
     for (int i = 0; i < n->attr.n_axes; i++)
         text_add(t, "%s%s", i ? "," : "",
                  dim_text(w->s->f->cx, n->in[0]->type->dim[n->attr.axes[i]]));
     text_put(t, " of ");
     write_node(w, t, n->in[0], 5);
-    text_put(t, outer > 4 ? ")" : "");
+    text_put(t, outer > 3 ? ")" : "");
 }
 
 static void write_slice(Writer *w, Text *t, Node *n)
@@ -526,43 +526,86 @@ static void write_product(Writer *w, Text *t, Unit *u, const Kernel *k, const Op
     }
 }
 
-/* "softmax(q k' / sqrt(D), causal) v", and where q, k and v lie. */
-static void write_softmax(Writer *w, Text *t, const Node *n, const Operand *qkv)
+/* "q @ k' / sqrt(D)" */
+static void write_scores(Writer *w, Text *t, const Node *n, const char *q, const char *k)
 {
     const Dim *width = n->in[0]->type->dim[n->in[0]->type->rank - 1];
-    const char *q = qkv[0].buffer->name, *k = qkv[1].buffer->name, *v = qkv[2].buffer->name;
-    const bool one = q == k && k == v;
-    text_add(t, "softmax(%s %s'", one ? "q" : q, one ? "k" : k);
+    text_add(t, "%s @ %s'", q, k);
     if (n->attr.value > 0 || n->attr.value < 0)
         text_add(t, " * %.7g", n->attr.value);
     else
         text_add(t, " / sqrt(%s)", dim_text(w->s->f->cx, width));
-    text_add(t, "%s) %s", n->attr.causal ? ", causal" : "", one ? "v" : v);
-    if (one)
-        text_add(t, ", where q, k and v are parts of %s", q);
+}
+
+/* Names of q, k and v in a formula: those of their buffers, unless they are parts of one. */
+typedef struct {
+    const char *q, *k, *v;
+    const char *parts_of; /* or NULL */
+} Heads;
+
+static Heads heads_of(const Operand *o, const char *q, const char *k, const char *v)
+{
+    const char *name[3] = { o[0].buffer->name, o[1].buffer->name, o[2].buffer->name };
+    if (name[0] == name[1] && name[1] == name[2])
+        return (Heads){ q, k, v, name[0] };
+    return (Heads){ name[0], name[1], name[2], NULL };
+}
+
+static void write_parts(Text *t, const Heads *h)
+{
+    if (h->parts_of)
+        text_add(t, "\nwhere %s, %s and %s are parts of %s, head by head", h->q, h->k, h->v,
+                 h->parts_of);
+}
+
+/* The five products of the gradient, with p made again from the scores. */
+static void write_attention_grad(Writer *w, Text *t, const Node *n, const Operand *o)
+{
+    const Heads d = heads_of(o, "d_q", "d_k", "d_v"), h = heads_of(o + 3, "q", "k", "v");
+    const char *y = o[6].buffer->name, *logsumexp = o[7].buffer->name, *d_y = o[8].buffer->name;
+    const bool given = n->attr.value > 0 || n->attr.value < 0;
+    const Dim *width = n->in[0]->type->dim[n->in[0]->type->rank - 1];
+    const char *scale = arena_printf(w->s->f->cx->arena, given ? " * %s" : " / sqrt(%s)",
+                                     given ? arena_printf(w->s->f->cx->arena, "%.7g", n->attr.value)
+                                           : dim_text(w->s->f->cx, width));
+    if (w->brief) {
+        text_add(t, "%s, %s, %s", d.q, d.k, d.v);
+        if (d.parts_of)
+            text_add(t, ", parts of %s", d.parts_of);
+        return;
+    }
+    text_add(t, "%s = p' @ %s\n%s = d_s @ %s%s\n%s = d_s' @ %s%s", d.v, d_y, d.q, h.k, scale, d.k,
+             h.q, scale);
+    text_put(t, "\nwhere p = exp(");
+    write_scores(w, t, n, h.q, h.k);
+    text_add(t, " - %s)%s", logsumexp,
+             n->attr.causal ? ", and 0 for keys after the query (causal)" : "");
+    text_add(t, "\nwhere d_s = p * (%s @ %s' - sum of %s * %s over the width of a head)", d_y, h.v,
+             d_y, y);
+    write_parts(t, &d);
+    write_parts(t, &h);
 }
 
 static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
 {
     const Node *n = u->node;
     if (n->op == OP_ATTENTION_GRAD) {
-        if (o[0].buffer == o[1].buffer && o[1].buffer == o[2].buffer)
-            text_add(t, "d_q, d_k, d_v, parts of %s", o[0].buffer->name);
-        else
-            text_add(t, "%s, %s, %s", o[0].buffer->name, o[1].buffer->name, o[2].buffer->name);
-        if (w->brief)
-            return;
-        text_add(t, ": gradients, by %s, of %s = ", o[8].buffer->name, o[6].buffer->name);
-        write_softmax(w, t, n, &o[3]);
+        write_attention_grad(w, t, n, o);
         return;
     }
+    const Heads h = heads_of(o + 2, "q", "k", "v");
     write_left(w, t, o[0].buffer, n->types[0], ADD_NEVER);
-    write_softmax(w, t, n, &o[2]);
+    text_put(t, "softmax(");
+    write_scores(w, t, n, h.q, h.k);
+    text_add(t, "%s) @ %s", n->attr.causal ? ", causal" : "", h.v);
     if (w->brief)
         return;
-    text_put(t, ", for each head\n");
+    text_put(t, "\n");
     write_left(w, t, o[1].buffer, n->types[1], ADD_NEVER);
-    text_put(t, "log of the sum that each softmax divides by");
+    text_put(t, "log of the sum that the softmax of a query divides by");
+    write_parts(t, &h);
+    if (n->attr.causal)
+        text_put(t, "\nwhere causal leaves out the keys after the query");
 }
 
 /* What the kernel writes, the main value first. */
@@ -586,13 +629,18 @@ static void brief_outputs(Text *t, const Kernel *k, const Operand *operands, int
 /* " from x, d_y": what it is made of besides parameters. */
 static void brief_inputs(Text *t, const Kernel *k, const Operand *operands, size_t room)
 {
-    int n = 0;
+    int n = 0, more = 0;
     for (int i = 0; i < k->args.len; i++) {
         const Buffer *b = operands[i].buffer;
-        if (!k->args.at[i].read || b->kind == BUF_PARAM || t->len + strlen(b->name) + 6 > room)
+        if (!k->args.at[i].read || b->kind == BUF_PARAM)
             continue;
-        text_add(t, "%s%s", n++ ? ", " : " from ", b->name);
+        if (more == 0 && t->len + strlen(b->name) + 10 <= room)
+            text_add(t, "%s%s", n++ ? ", " : " from ", b->name);
+        else
+            more++;
     }
+    if (more)
+        text_put(t, n ? ", ..." : " from ...");
 }
 
 /* "d_x = d_y @ w'": one short line for the list of steps; what is written and from what, where the
@@ -610,10 +658,9 @@ static const char *write_brief(Scope *s, Unit *u, const Kernel *k, const Operand
     else
         write_product(&w, &t, u, k, operands);
     const size_t room = u->backward ? BRIEF_BACKWARD : BRIEF;
-    if (t.len <= room && w.where.len == 0 && k->effects.len <= 1)
+    const bool whole = k->kind == KERNEL_ATTENTION_GRAD || (t.len <= room && k->effects.len <= 1);
+    if (whole && w.where.len == 0)
         return t.at;
-    if (k->kind == KERNEL_ATTENTION || k->kind == KERNEL_ATTENTION_GRAD)
-        return arena_printf(s->f->cx->arena, "%.*s", (int)strcspn(t.at, ","), t.at);
     t = text_new(s->f->cx->arena);
     brief_outputs(&t, k, operands, main_arg, room * 2 / 3);
     brief_inputs(&t, k, operands, room);

@@ -400,6 +400,21 @@ static bool is_too_wide(const MapBuild *m)
     return false;
 }
 
+/* Rows whose elements lie far apart are walked side by side (emit/c_map.c), unless the kernel also
+   sums over all of them: that does not pay. */
+static bool sums_across(const MapBuild *m)
+{
+    bool across = false, total = false;
+    for (int i = 0; m->has_row && m->n_outer > 0 && i < m->k->values.len; i++) {
+        const Value *v = &m->k->values.at[i];
+        const Dim *along = v->access.stride[m->n_outer], *aside = v->access.stride[m->n_outer - 1];
+        across |= v->kind == VAL_LOAD && along && !dim_is_one(along) && aside && dim_is_one(aside);
+    }
+    for (int i = 0; i < m->k->effects.len; i++)
+        total |= m->k->effects.at[i].kind == EFFECT_TOTAL;
+    return across && total;
+}
+
 /* What was tried becomes the unit's kernel. */
 static void keep_kernel(const MapBuild *m, Unit *u)
 {
@@ -433,7 +448,7 @@ bool map_build(Scope *s, Unit *u, MapFailure *why)
         if (!keep_dear(&m, last))
             break;
     }
-    if (u->roots.len > 1 && is_too_wide(&m))
+    if (u->roots.len > 1 && (is_too_wide(&m) || sums_across(&m)))
         return false;
     map_tidy(&m);
     keep_kernel(&m, u);

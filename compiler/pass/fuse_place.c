@@ -200,7 +200,11 @@ static void give(Scope *s, Node *n, const Dest *d)
 static Dest own_dest(Scope *s, Node *n)
 {
     const Info *x = &s->at[n->id];
-    Buffer *b = buffer_new(s->f, text_buffer_name(s, n), x->shape ? x->shape : n->type, n);
+    const Node *shown = n; /* the most axes say the most */
+    while (shown->op == OP_RESHAPE && shown->in[0]->type->rank > shown->type->rank)
+        shown = shown->in[0];
+    const Type *type = x->shape && x->shape->rank >= shown->type->rank ? x->shape : shown->type;
+    Buffer *b = buffer_new(s->f, text_buffer_name(s, n), type, n);
     return (Dest){ .view = view_dense(s->f, b, n->type), .lazy = true };
 }
 

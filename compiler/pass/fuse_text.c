@@ -52,6 +52,8 @@ void text_hints(Scope *s)
             in->hint = x->hint;
             in->exact = x->exact && same_value(n);
             in->shape = !in->exact || n->op != OP_RESHAPE ? NULL : x->shape ? x->shape : n->type;
+            if (in->shape && in->shape->rank < n->in[i]->type->rank)
+                in->shape = NULL;
         }
     }
     bool *below = NEW_ARRAY(s->f->cx->scratch, bool, g->nodes.len + 1); /* named by its input */

@@ -179,7 +179,7 @@ static void find_stored(Work *w)
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-/* Bytes of one iteration at the training sizes; a dim without one counts as 64, a batch as 8. */
+/* Bytes of one iteration at the training sizes. */
 static int64_t bytes_of(const Work *w, const Type *t)
 {
     int64_t bytes = dtype_bytes(t->dtype);
@@ -190,16 +190,6 @@ static int64_t bytes_of(const Work *w, const Type *t)
         bytes *= size;
     }
     return bytes > 0 ? bytes : 1;
-}
-
-static int64_t *training_sizes(Context *cx, const Dims *ds)
-{
-    int64_t *size = NEW_ARRAY(cx->scratch, int64_t, dims_count(ds) + 1);
-    for (int i = 0; i < dims_count(ds); i++) {
-        const Symbol *s = dims_at(ds, i);
-        size[i] = s->value > 0 ? s->value : s->kind == SYM_BATCH ? 8 : 64;
-    }
-    return size;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------- */
@@ -318,7 +308,7 @@ KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
                to,
                body,
                p,
-               training_sizes(cx, body->program->dims),
+               program_training_dims(body->program),
                NEW_ARRAY(cx->scratch, int, n),
                NEW_ARRAY(cx->scratch, bool, n),
                NEW_ARRAY(cx->scratch, bool, n) };

@@ -168,6 +168,9 @@ static int step_likeness(const Step *s, const Node *n)
     int like = likeness(s->node, n);
     const Node *inner = k->kind == KERNEL_MAP ? NULL : s->node;
     for (int d = 0; d < FUSED_DEPTH && inner != NULL && inner->n_in > 0; d++) {
+        const OpClass c = op_row(inner->op)->class;
+        if (c == CLASS_CONTRACT || c == CLASS_CUSTOM || c == CLASS_INDEX)
+            break;
         inner = inner->in[0];
         const int other = likeness(inner, n);
         like = other > like ? other : like;

@@ -24,9 +24,9 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
- * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
- * is declared transposed, and is used as x @ w'. */
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that
+ * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear
+ * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */
 
 enum {                                  /* first element in the flat buffer */
     P_wte_weight = 0,                   /* [V,C]          heads.model:7 */
@@ -45,7 +45,7 @@ static const RtParam heads_params[] = {
 
 /* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
  * are not needed at the same time share bytes: "over" lists what was there before, "in place
- * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * of" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes
  * are known when the program starts, so offsets are formulas: a buffer lies above all that are
  * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
@@ -102,13 +102,13 @@ static Plan heads_plan(Dims n)
  * Offsets and bytes are those at these sizes; written and last read are numbers of
  * steps (section 5).
  *
- *   buffer       shape      type      offset       bytes  written  last read
- *   wte          [B,T,C]    f32        24576        8192        1          2
- *   qkv_y        [B,T,3*C]  f32            0       24576        2          3
- *   y            [B*T,C]    f32        24576        8192        3          4
+ *   buffer       shape        type      offset       bytes  written  last read
+ *   wte          [B,T,C]      f32        24576        8192        1          2
+ *   qkv_y        [B,T,3*C]    f32            0       24576        2          3
+ *   y            [B,T,H,C/H]  f32        24576        8192        3          4
  *       over wte
- *   y_logsumexp  [B,H,T]    f32        32768        2048        3          3
- *   loss_a       [B*T,V]    f32            0       11264        4          5
+ *   y_logsumexp  [B,H,T]      f32        32768        2048        3          3
+ *   loss_a       [B*T,V]      f32            0       11264        4          5
  *       over qkv_y
  */
 
@@ -131,13 +131,18 @@ static EvalPlan heads_eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use: forward, backward, then what only
- * evaluation and outputs use. Above it, what it computes in the model's notation: x' is
- * the transpose and @ the matrix product, over the last axes, of which several may count
- * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a
- * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and
- * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most
- * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of
- * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */
+ * evaluation and outputs use. Above it, what it computes in the model's notation:
+ *   x @ w, x'    product and transpose of matrices. A value of more axes is a matrix of
+ *                rows: [B,T,C] has B*T rows of C, [B,T,H,C/H] likewise
+ *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]
+ *   sum over C   of the product that follows, up to the next + or -
+ *   0..V, x[i]   the index along an axis; the element or row with that index
+ *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0
+ *   (+)=         the first write of an update replaces, later ones add
+ * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
+ * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
+ * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes
+ * no bit. */
 
 /* wte[B,T,C] = wte_weight[tokens[B,T]]           heads.model:9 */
 static void k1_wte(float *restrict wte, const int32_t *restrict tokens,
@@ -160,9 +165,10 @@ static void k2_qkv_y(float *restrict qkv_y, const float *restrict wte,
     rt_matmul_f32(qkv_y, wte, qkv_weight, shape);
 }
 
-/* y[B,H,T,C/H] = softmax(q k' / sqrt(C/H), causal) v, where q, k and v are parts of qkv_y, for each
- *         head
- * y_logsumexp[B,H,T] = log of the sum that each softmax divides by
+/* y[B,H,T,C/H] = softmax(q @ k' / sqrt(C/H), causal) @ v
+ * y_logsumexp[B,H,T] = log of the sum that the softmax of a query divides by
+ * where q, k and v are parts of qkv_y, head by head
+ * where causal leaves out the keys after the query
  * heads.model:10 */
 static void k3_y(float *restrict y, float *restrict y_logsumexp, const float *q, const float *k,
                  const float *v, ptrdiff_t B, ptrdiff_t T)
@@ -204,7 +210,7 @@ static void k5_logsumexp_a(float *restrict logsumexp_a, const float *restrict z,
     rt_matmul_f32(logsumexp_a, z, wte_weight, shape);
 }
 
-/* logsumexp[B,T] = max over V of logsumexp_a + log(sum over V of
+/* logsumexp[B,T] = (max over V of logsumexp_a) + log(sum over V of
  *         exp(logsumexp_a - (max over V of logsumexp_a)))
  * sum_loss += sum over B,T of where(0 <= targets, logsumexp - logsumexp_a[..,targets], 0)
  * heads.model:12 */
@@ -289,8 +295,13 @@ static void k10_d_y(float *d_y, const bool *restrict z_a, const float *d_z, ptrd
         d_y[i] = z_a[i] ? d_z[i] * 1.25f : 0.0f;
 }
 
-/* d_q, d_k, d_v, parts of d_qkv_y: gradients, by d_y, of y = softmax(q k' / sqrt(C/H), causal) v,
- *         where q, k and v are parts of qkv_y
+/* d_v = p' @ d_y
+ * d_q = d_s @ k / sqrt(C/H)
+ * d_k = d_s' @ q / sqrt(C/H)
+ * where p = exp(q @ k' / sqrt(C/H) - y_logsumexp), and 0 for keys after the query (causal)
+ * where d_s = p * (d_y @ v' - sum of d_y * y over the width of a head)
+ * where d_q, d_k and d_v are parts of d_qkv_y, head by head
+ * where q, k and v are parts of qkv_y, head by head
  * heads.model:10   gradient of k3 */
 static void k11_d_qkv_y(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
                         const float *v, const float *restrict y, const float *restrict y_logsumexp,
@@ -321,7 +332,7 @@ static void k13_d_qkv_weight(float *restrict d_qkv_weight, const float *restrict
     rt_matmul_f32(d_qkv_weight, d_qkv_y, wte, shape);
 }
 
-/* d_wte_weight[V,C] += rows d_wte[B,T,C] added at tokens[B,T]  heads.model:9   gradient of k2 */
+/* d_wte_weight[V,C] += rows d_wte[B,T,C] added at tokens[B,T]  heads.model:9   gradient of k1 */
 static void k14_d_wte_weight(float *restrict d_wte_weight, const int32_t *restrict tokens,
                              const float *restrict d_wte, ptrdiff_t B, ptrdiff_t T)
 {
@@ -339,9 +350,10 @@ static void k14_d_wte_weight(float *restrict d_wte_weight, const int32_t *restri
 
 /* ---- of evaluation and outputs, where they differ ---- */
 
-/* y[B*T,C] = softmax(q k' / sqrt(C/H), causal) v, where q, k and v are parts of qkv_y, for each
- *         head
- * y_logsumexp[B,H,T] = log of the sum that each softmax divides by
+/* y[B,T,H,C/H] = softmax(q @ k' / sqrt(C/H), causal) @ v
+ * y_logsumexp[B,H,T] = log of the sum that the softmax of a query divides by
+ * where q, k and v are parts of qkv_y, head by head
+ * where causal leaves out the keys after the query
  * heads.model:10 */
 static void k15_y(float *restrict y, float *restrict y_logsumexp, const float *q, const float *k,
                   const float *v, ptrdiff_t B, ptrdiff_t T)
@@ -353,7 +365,7 @@ static void k15_y(float *restrict y, float *restrict y_logsumexp, const float *q
     rt_attention_f32(y, y_logsumexp, q, k, v, shape);
 }
 
-/* loss_a[B*T,V] = y[B*T,C] @ wte_weight[V,C]'    heads.model:12 */
+/* loss_a[B*T,V] = y[B,T,H,C/H] @ wte_weight[V,C]'  heads.model:12 */
 static void k16_loss_a(float *restrict loss_a, const float *restrict y,
                        const float *restrict wte_weight, ptrdiff_t B, ptrdiff_t T)
 {
@@ -361,7 +373,7 @@ static void k16_loss_a(float *restrict loss_a, const float *restrict y,
     rt_matmul_f32(loss_a, y, wte_weight, shape);
 }
 
-/* sum_loss += sum over B,T of where(0 <= targets, max over V of loss_a +
+/* sum_loss += sum over B,T of where(0 <= targets, (max over V of loss_a) +
  *         log(sum over V of exp(loss_a - (max over V of loss_a))) - loss_a[..,targets], 0)
  * heads.model:12 */
 static void k17_sum_loss(double *restrict sum_loss, const float *restrict loss_a,
@@ -464,7 +476,7 @@ static void heads_evaluate(const float *p, const int32_t *tokens, const int32_t 
     const EvalPlan at = heads_eval_plan(n);
     float *wte = rt_at_f32(arena, at.wte);                 /* [B,T,C] */
     float *qkv_y = rt_at_f32(arena, at.qkv_y);             /* [B,T,3*C] */
-    float *y = rt_at_f32(arena, at.y);                     /* [B*T,C] */
+    float *y = rt_at_f32(arena, at.y);                     /* [B,T,H,C/H] */
     float *y_logsumexp = rt_at_f32(arena, at.y_logsumexp); /* [B,H,T] */
     float *loss_a = rt_at_f32(arena, at.loss_a);           /* [B*T,V] */
 
@@ -484,12 +496,12 @@ static void heads_evaluate(const float *p, const int32_t *tokens, const int32_t 
 
 /* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of
- * section 5: its weight / its count in the whole update, over all micro-steps (and
- * ranks, where several processes train together). An addition hands its gradient on
- * to its terms as it is, so it has no step here, and one d_x may belong to a sum and
- * to its terms. A value that is used twice gets the sum of two gradients; a bias, the
- * sum over all rows. */
+/* From the loss back. d_x is d loss / d x; seed_* is d loss / d sum_*, the weight of
+ * the mean / its count in the whole update, over all micro-steps (and ranks, where
+ * several processes train together). An addition hands its gradient on to its terms
+ * as it is, so it has no step here, and one d_x may belong to a sum and to its terms.
+ * A value that is used twice gets the sum of two gradients; a bias, the sum over all
+ * rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
@@ -525,7 +537,7 @@ static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
     k12_d_wte(d_wte, d_qkv_y, p + P_qkv_weight, n.B, n.T);
     /* 13   undoes 2     heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
     k13_d_qkv_weight(d_p + P_qkv_weight, d_qkv_y, wte, s->add, n.B, n.T);
-    /* 14   undoes 2     heads.model:9  d_wte_weight += rows d_wte added at tokens */
+    /* 14   undoes 1     heads.model:9  d_wte_weight += rows d_wte added at tokens */
     k14_d_wte_weight(d_p + P_wte_weight, tokens, d_wte, n.B, n.T);
 }
 
@@ -540,7 +552,8 @@ static Dims heads_dims(const ptrdiff_t *dims)
  * update itself, for each element, with g = factor * d_p:
  *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
  *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
- * Decay is for parameters marked .decay. lr stays as given. */
+ * b1, b2 and eps are .beta1, .beta2 and .eps of the model table; decay is .weight_decay for
+ * parameters marked .decay, else 0. lr is .lr. */
 static void heads_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */

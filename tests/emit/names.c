@@ -23,9 +23,9 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
- * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
- * is declared transposed, and is used as x @ w'. */
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that
+ * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear
+ * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */
 
 enum {                                                     /* first element in the flat buffer */
     P_restrict_weight = 0,                                 /* [int_max,int_max] names.model:7 */
@@ -51,7 +51,7 @@ static const RtParam double__params[] = {
 
 /* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
  * are not needed at the same time share bytes: "over" lists what was there before, "in place
- * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * of" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes
  * are known when the program starts, so offsets are formulas: a buffer lies above all that are
  * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
@@ -133,13 +133,18 @@ static EvalPlan double__eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use: forward, backward, then what only
- * evaluation and outputs use. Above it, what it computes in the model's notation: x' is
- * the transpose and @ the matrix product, over the last axes, of which several may count
- * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a
- * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and
- * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most
- * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of
- * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */
+ * evaluation and outputs use. Above it, what it computes in the model's notation:
+ *   x @ w, x'    product and transpose of matrices. A value of more axes is a matrix of
+ *                rows: [B,T,C] has B*T rows of C, [B,T,H,C/H] likewise
+ *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]
+ *   sum over C   of the product that follows, up to the next + or -
+ *   0..V, x[i]   the index along an axis; the element or row with that index
+ *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0
+ *   (+)=         the first write of an update replaces, later ones add
+ * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
+ * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
+ * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes
+ * no bit. */
 
 /* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
  * names.model:9 */
@@ -184,7 +189,7 @@ static void k3_p(float *restrict p_, const float *restrict at_, const float *res
     rt_matmul_f32(p_, at_, s_weight, shape);
 }
 
-/* logsumexp[B] = max over N of p + log(sum over N of exp(p - (max over N of p)))
+/* logsumexp[B] = (max over N of p) + log(sum over N of exp(p - (max over N of p)))
  * sum_loss += sum over B of where(0 <= label, logsumexp - p[..,label], 0)
  * names.model:13 */
 static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
@@ -225,7 +230,7 @@ static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
 /* d_p[B,N] = where(0 <= label, where(0 <= label, seed_loss, 0) *
  *         (exp(p - logsumexp) - (0..N == label)), 0)
  * d_s_bias[N] (+)= sum over B of d_p
- * names.model:13   gradient of k4 */
+ * names.model:13   gradient of k4, k3 */
 static void k5_d_p(float *restrict d_p_, float *restrict d_s_bias, float *restrict work,
                    const int32_t *restrict label, const float *restrict p_,
                    const float *restrict logsumexp, float seed_loss, bool add, ptrdiff_t B)
@@ -270,7 +275,7 @@ static void k7_d_s_weight(float *restrict d_s_weight, const float *restrict d_p_
 
 /* d_restrict[B,int_max] = where(1 < rt_exp, d_at * n * rt_exp_a * (1 - k1_a^2), 0)
  * d_restrict_bias[int_max] (+)= sum over B of d_restrict
- * names.model:9, 10, 11   gradient of k2 */
+ * names.model:9, 10, 11   gradient of k2, k1 */
 static void k8_d_restrict(float *restrict d_restrict, float *restrict d_restrict_bias,
                           float *restrict work, const float *restrict rt_exp_,
                           const float *restrict d_at, const float *restrict n_,
@@ -324,7 +329,7 @@ static void k10_at(float *at_, const float *restrict_, const float *restrict n_,
     }
 }
 
-/* sum_loss += sum over B of where(0 <= label, max over N of p +
+/* sum_loss += sum over B of where(0 <= label, (max over N of p) +
  *         log(sum over N of exp(p - (max over N of p))) - p[..,label], 0)
  * names.model:13 */
 static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
@@ -405,7 +410,7 @@ static void double__forward(const float *p, const float *float_, const float *n_
     /* names.model:9  k1 = tanh(restrict(float)) + 1 */
     /* 1    restrict = float @ restrict_weight' + restrict_bias */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
-    /* names.model:9  k1 = tanh(restrict(float)) + 1 */
+    /* names.model:9 goes on */
     /* names.model:10  rt_exp = exp(k1) * n */
     /* names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
     /* 2    at, k1_a, rt_exp_a, rt_exp from restrict, n */
@@ -453,12 +458,12 @@ static void double__outputs(const float *p, const float *float_, const float *n_
 
 /* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of
- * section 5: its weight / its count in the whole update, over all micro-steps (and
- * ranks, where several processes train together). An addition hands its gradient on
- * to its terms as it is, so it has no step here, and one d_x may belong to a sum and
- * to its terms. A value that is used twice gets the sum of two gradients; a bias, the
- * sum over all rows. */
+/* From the loss back. d_x is d loss / d x; seed_* is d loss / d sum_*, the weight of
+ * the mean / its count in the whole update, over all micro-steps (and ranks, where
+ * several processes train together). An addition hands its gradient on to its terms
+ * as it is, so it has no step here, and one d_x may belong to a sum and to its terms.
+ * A value that is used twice gets the sum of two gradients; a bias, the sum over all
+ * rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void double__backward(const float *p, float *d_p, const float *float_, const float *n_,
@@ -484,7 +489,7 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
     /* 7    undoes 3     names.model:12  d_s_weight (+)= d_p' @ at */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
-    /* 8    undoes 2, 1  names.model:11  d_restrict, d_restrict_bias from rt_exp, d_at, n */
+    /* 8    undoes 2, 1  names.model:11  d_restrict, d_restrict_bias from rt_exp, d_at, ... */
     k8_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
     /* 9    undoes 1     names.model:9  d_restrict_weight (+)= d_restrict' @ float */
@@ -502,7 +507,8 @@ static Dims double__dims(const ptrdiff_t *dims)
  * update itself, for each element, with g = factor * d_p:
  *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
  *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
- * Decay is for parameters marked .decay. lr stays as given. */
+ * b1, b2 and eps are .beta1, .beta2 and .eps of the model table; decay is .weight_decay for
+ * parameters marked .decay, else 0. lr is .lr. */
 static void double__step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */

@@ -22,9 +22,9 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
- * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
- * is declared transposed, and is used as x @ w'. */
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that
+ * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear
+ * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */
 
 enum {                                    /* in one repetition of h : block * L */
     P_h_norm_weight = 0,                  /* [C]            stack.model:6 */
@@ -54,7 +54,7 @@ static const RtParam stack_params[] = {
 
 /* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
  * are not needed at the same time share bytes: "over" lists what was there before, "in place
- * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * of" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes
  * are known when the program starts, so offsets are formulas: a buffer lies above all that are
  * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
@@ -127,13 +127,18 @@ static EvalPlan stack_eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use: forward, backward, then what only
- * evaluation and outputs use. Above it, what it computes in the model's notation: x' is
- * the transpose and @ the matrix product, over the last axes, of which several may count
- * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a
- * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and
- * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most
- * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of
- * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */
+ * evaluation and outputs use. Above it, what it computes in the model's notation:
+ *   x @ w, x'    product and transpose of matrices. A value of more axes is a matrix of
+ *                rows: [B,T,C] has B*T rows of C, [B,T,H,C/H] likewise
+ *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]
+ *   sum over C   of the product that follows, up to the next + or -
+ *   0..V, x[i]   the index along an axis; the element or row with that index
+ *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0
+ *   (+)=         the first write of an update replaces, later ones add
+ * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
+ * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
+ * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes
+ * no bit. */
 
 /* z[B,C] = x[B,C]                                stack.model:11 */
 static void k1_z(float *restrict z, const float *restrict x, ptrdiff_t B)
@@ -236,7 +241,7 @@ static void k6_d_z(float *d_z, const float *loss_a, float seed_loss, ptrdiff_t B
  * d_h_lin_bias[C] (+)= sum over B of d_h_lin
  * where d_h_inner = d_z * (0.5 * h_lin) * (1 - tanh(h_inner)^2)
  * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
- * stack.model:8   gradient of k4 */
+ * stack.model:8   gradient of k4, k3 */
 static void k7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, float *restrict work,
                        const float *restrict h_lin, const float *restrict d_z, bool add,
                        ptrdiff_t B)
@@ -473,12 +478,12 @@ static void stack_evaluate(const float *p, const float *x, const float *y, void 
 
 /* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of
- * section 5: its weight / its count in the whole update, over all micro-steps (and
- * ranks, where several processes train together). An addition hands its gradient on
- * to its terms as it is, so it has no step here, and one d_x may belong to a sum and
- * to its terms. A value that is used twice gets the sum of two gradients; a bias, the
- * sum over all rows. */
+/* From the loss back. d_x is d loss / d x; seed_* is d loss / d sum_*, the weight of
+ * the mean / its count in the whole update, over all micro-steps (and ranks, where
+ * several processes train together). An addition hands its gradient on to its terms
+ * as it is, so it has no step here, and one d_x may belong to a sum and to its terms.
+ * A value that is used twice gets the sum of two gradients; a bias, the sum over all
+ * rows. */
 
 /* one repetition of h, backward; in place: d_z */
 static void block_backward(const float *p, float *d_p, void *arena, const Plan *at, const RtStep *s,
@@ -503,7 +508,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
     k8_d_h_norm_y(d_h_norm_y, d_h_lin, p_h + P_h_lin_weight, n.B);
     /* 9    undoes 3     stack.model:8  d_h_lin_weight (+)= d_h_lin' @ h_norm_y */
     k9_d_h_lin_weight(d_p_h + P_h_lin_weight, d_h_lin, h_norm_y, s->add, n.B);
-    /* 10   undoes 3, 2  stack.model:8  d_z, d_h_norm_weight from d_h_norm_y, z, h_norm_mu */
+    /* 10   undoes 2     stack.model:8  d_z, d_h_norm_weight from d_h_norm_y, z, ... */
     k10_d_z(d_z, d_p_h + P_h_norm_weight, work_d_z, d_h_norm_y, z, h_norm_mu, h_norm_rstd,
             p_h + P_h_norm_weight, s->add, n.B);
 }
@@ -533,7 +538,8 @@ static Dims stack_dims(const ptrdiff_t *dims)
  * update itself, for each element, with g = factor * d_p:
  *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
  *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
- * Decay is for parameters marked .decay. lr stays as given. */
+ * b1, b2 and eps are .beta1, .beta2 and .eps of the model table; decay is .weight_decay for
+ * parameters marked .decay, else 0. lr is .lr. */
 static void stack_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */

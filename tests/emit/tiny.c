@@ -22,9 +22,9 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that the
- * model's file does not show are those of the prelude. A linear layer stores [out,in] unless it
- * is declared transposed, and is used as x @ w'. */
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that
+ * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear
+ * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */
 
 enum {                                  /* first element in the flat buffer */
     P_w = 0,                            /* [D,O]          tiny.model:6 */
@@ -43,7 +43,7 @@ static const RtParam tiny_params[] = {
 
 /* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
  * are not needed at the same time share bytes: "over" lists what was there before, "in place
- * of" means that a step replaces its input. work_* hold the partial sums of one step. Sizes
+ * of" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes
  * are known when the program starts, so offsets are formulas: a buffer lies above all that are
  * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
 
@@ -96,13 +96,18 @@ static EvalPlan tiny_eval_plan(Dims n)
 /* ---- 4 kernels ---------------------------------------------------------- */
 
 /* One function per kernel, in the order of first use: forward, backward, then what only
- * evaluation and outputs use. Above it, what it computes in the model's notation: x' is
- * the transpose and @ the matrix product, over the last axes, of which several may count
- * as one ([B,T,H,C/H] is [B,T,C]); 0..N is the index along an axis; a "where" defines a
- * name. (+)= : the first write of an update replaces, later ones add. RT_PARALLEL_FOR and
- * RT_SIMD are OpenMP pragmas. Sums over rows that threads share are made in at most
- * RT_CHUNKS fixed ranges of rows, whose partial results are added in order, or by blocks of
- * RT_COLUMNS columns, each by one thread; so the number of threads changes no bit. */
+ * evaluation and outputs use. Above it, what it computes in the model's notation:
+ *   x @ w, x'    product and transpose of matrices. A value of more axes is a matrix of
+ *                rows: [B,T,C] has B*T rows of C, [B,T,H,C/H] likewise
+ *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]
+ *   sum over C   of the product that follows, up to the next + or -
+ *   0..V, x[i]   the index along an axis; the element or row with that index
+ *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0
+ *   (+)=         the first write of an update replaces, later ones add
+ * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
+ * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
+ * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes
+ * no bit. */
 
 /* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8 */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
@@ -144,7 +149,7 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
 /* d_h_a[B,O] = d_h * (1 - h^2)
  * d_b[O] (+)= sum over B of d_h_a
  * where d_h = seed_loss * 2 * loss_a
- * tiny.model:8, 9   gradient of k2 */
+ * tiny.model:8, 9   gradient of k2, k1 */
 static void k3_d_h_a(float *restrict d_h_a, float *restrict d_b, float *restrict work,
                      const float *restrict loss_a, const float *restrict h, float seed_loss,
                      bool add, ptrdiff_t B)
@@ -223,7 +228,7 @@ static void tiny_forward(const float *p, const float *x, const float *y, void *a
 
     /* tiny.model:8  h = tanh(x @ w + b) */
     k1_h_a(h_a, x, p + P_w, p + P_b, n.B);          /* 1    h_a = x @ w + b */
-    /* tiny.model:8  h = tanh(x @ w + b) */
+    /* tiny.model:8 goes on */
     /* tiny.model:9  loss = mean((h - y)^2) */
     k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    h, loss_a, sum_loss from h_a, y */
 }
@@ -241,12 +246,12 @@ static void tiny_evaluate(const float *p, const float *x, const float *y, void *
 
 /* ---- 6 backward: the steps of section 5, last first --------------------- */
 
-/* From the loss back. d_x is the gradient of the loss by x; seed_* is that by a sum of
- * section 5: its weight / its count in the whole update, over all micro-steps (and
- * ranks, where several processes train together). An addition hands its gradient on
- * to its terms as it is, so it has no step here, and one d_x may belong to a sum and
- * to its terms. A value that is used twice gets the sum of two gradients; a bias, the
- * sum over all rows. */
+/* From the loss back. d_x is d loss / d x; seed_* is d loss / d sum_*, the weight of
+ * the mean / its count in the whole update, over all micro-steps (and ranks, where
+ * several processes train together). An addition hands its gradient on to its terms
+ * as it is, so it has no step here, and one d_x may belong to a sum and to its terms.
+ * A value that is used twice gets the sum of two gradients; a bias, the sum over all
+ * rows. */
 
 /* gradients: the first write of an update replaces, later ones add */
 static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep *s, Dims n)
@@ -274,7 +279,8 @@ static Dims tiny_dims(const ptrdiff_t *dims)
  * update itself, for each element, with g = factor * d_p:
  *   sgd      g = g + decay p;  m = momentum m + g;
  *            p = p - lr m, or with nesterov p - lr (g + momentum m)
- * Decay is for parameters marked .decay. lr stays as given. */
+ * momentum is that of the model table; decay is .weight_decay for parameters marked .decay, else 0.
+ * lr is .lr. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
