@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +117,18 @@ bool build_same_file(const char *a, const char *b)
            && x.st_ino == y.st_ino;
 }
 
+bool build_names_file(const char *pattern, const char *path)
+{
+    glob_t found;
+    bool yes = build_same_file(pattern, path);
+    if (!yes && glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; !yes && i < found.gl_pathc; i++)
+            yes = build_same_file(found.gl_pathv[i], path);
+        globfree(&found);
+    }
+    return yes;
+}
+
 const char *build_output_name(Context *cx, const Options *opt)
 {
     if (opt->output)
@@ -152,19 +166,54 @@ static const char *read_small(Context *cx, const char *path)
     return t.at;
 }
 
-/* The exit code of the program, -1 if it could not be started. */
-static int start(const TextList *args)
+/* Starts a program with the signals that end us blocked here and as usual there. */
+static int spawn(const TextList *args, bool quiet, const sigset_t *outside, pid_t *pid)
 {
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigmask(&attr, outside);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    posix_spawn_file_actions_init(&files);
+    if (quiet)
+        for (int fd = 1; fd <= 2; fd++)
+            posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_WRONLY, 0);
+    const int wrong = posix_spawnp(pid, args->at[0], &files, &attr,
+                                   (char *const *)(uintptr_t)args->at, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attr);
+    return wrong;
+}
+
+/* The exit code of the program (128 and the signal that ended it), -1 if it could not be started.
+   A signal to end gradcc ends the program first; *ended is then that signal. */
+static int start(const TextList *args, bool quiet, int *ended)
+{
+    static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+    sigset_t ours, before;
     pid_t pid;
-    int status = 0;
-    errno = posix_spawnp(&pid, args->at[0], NULL, NULL, (char *const *)(uintptr_t)args->at,
-                         environ);
-    if (errno != 0)
+    int status = 0, wrong, signal_number;
+    sigemptyset(&ours);
+    for (int i = 0; i < 3; i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&ours, ends[i]);
+    }
+    sigaddset(&ours, SIGCHLD);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would never come */
+    sigprocmask(SIG_BLOCK, &ours, &before);
+    wrong = spawn(args, quiet, &before, &pid);
+    while (wrong == 0 && waitpid(pid, &status, WNOHANG) == 0) {
+        if (sigwait(&ours, &signal_number) != 0 || signal_number == SIGCHLD)
+            continue;
+        *ended = signal_number;
+        kill(pid, signal_number);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = wrong;
+    if (wrong)
         return -1;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 static const char *temporary_name(Context *cx)
@@ -202,51 +251,131 @@ static TextList compiler_call(Context *cx, const Options *opt, const Places *at,
     return args;
 }
 
+/* Does the emitted text compile, without the flags of the user? Nothing is written. */
+static bool is_c(Context *cx, const Places *at, const char *source, int *ended)
+{
+    TextList args = { 0 };
+    const char *const words[] = {
+        "cc",
+        "-std=c11",
+        "-fopenmp",
+        "-w",
+        "-fsyntax-only",
+        arena_printf(cx->arena, "-I%s", at->include),
+        source,
+        NULL,
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        vec_push(cx->arena, &args, words[i]);
+    return start(&args, true, ended) <= 0;
+}
+
+enum { PART = 1 << 12, PARTS_OF_A_PROGRAM = 256 };
+
+/* Can a file as large as these parts lie where temp does? False after a message about path. */
+static bool has_room(Context *cx, const char *temp, int parts, const char *path)
+{
+    static const char zeros[PART];
+    const int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool fits = fd >= 0;
+    for (int i = 0; fits && i < parts; i++)
+        fits = write_all(fd, zeros, PART);
+    const int why = errno;
+    if (fd >= 0)
+        close(fd);
+    unlink(temp);
+    errno = why;
+    return fits || complain(cx, "write", path);
+}
+
+/* Whose fault it is that the C compiler gave up: of the text that gradcc wrote, or of what the user
+   and the machine added. */
+static int explain_failure(Context *cx, const Options *opt, const char *cc, int code,
+                           bool c_is_fine)
+{
+    const Span nowhere = { 0 };
+    const bool own = opt->cflags[0] || strcmp(opt->cc, "cc") != 0
+                     || strcmp(opt->march, "native") != 0;
+    if (!c_is_fine) {
+        fprintf(stderr,
+                "gradcc: %s failed with exit code %d: the C that gradcc wrote does not compile\n"
+                "gradcc: this is a bug of gradcc; --emit=c -o FILE.c keeps the C\n",
+                cc, code);
+        return EXIT_BUG;
+    }
+    Diag *d = diag_error(cx, nowhere, "%s failed with exit code %d", cc, code);
+    if (own)
+        diag_hint(d, "the emitted C is right: look at --cc, --cflags and --march");
+    else
+        diag_hint(d, "the emitted C is right: the message of %s above says what it lacks", cc);
+    return EXIT_MISTAKE;
+}
+
+/* A program replaces a file, nothing else. False after a message. */
+static bool may_replace(Context *cx, const char *output)
+{
+    const Span nowhere = { 0 };
+    struct stat old;
+    if (stat(output, &old) != 0 || S_ISREG(old.st_mode))
+        return true;
+    const bool folder = S_ISDIR(old.st_mode);
+    Diag *d = diag_error(cx, nowhere, "cannot write %s: it is %s", output,
+                         folder ? "a directory" : "no regular file");
+    diag_hint(d, folder ? "name the program with -o" : "--emit=c -o %s writes the C only", output);
+    return false;
+}
+
+/* Compiles source into temp; then temp becomes the output. */
+static int compile_and_link(Context *cx, const Options *opt, const Places *at, const char *source,
+                            const char *temp, const char *output, int *ended)
+{
+    const TextList args = compiler_call(cx, opt, at, source, temp);
+    const int code = start(&args, false, ended);
+    if (*ended)
+        return EXIT_MISTAKE;
+    if (code < 0)
+        complain(cx, "start", args.at[0]);
+    if (code < 0)
+        return EXIT_MISTAKE;
+    if (code > 0) {
+        const char *beside = arena_printf(cx->arena, "%s.room", source);
+        if (!has_room(cx, temp, PARTS_OF_A_PROGRAM, output)
+            || !has_room(cx, beside, PARTS_OF_A_PROGRAM, beside))
+            return EXIT_MISTAKE;
+        const bool killed = code > 128, fine = killed || is_c(cx, at, source, ended);
+        return explain_failure(cx, opt, args.at[0], code, fine);
+    }
+    if (rename(temp, output) == 0)
+        return 0;
+    complain(cx, "write", output);
+    return EXIT_MISTAKE;
+}
+
 int build_program(Context *cx, const Options *opt, const Places *at, const Text *c,
                   const char *output)
 {
     const Span nowhere = { 0 };
-    struct stat old;
     if (at->include == NULL || at->library == NULL) {
         Diag *d = diag_error(cx, nowhere,
                              "the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc");
         diag_hint(d, "build it with make, install it with make install; --emit=c works without");
         return EXIT_MISTAKE;
     }
-    if (stat(output, &old) == 0 && S_ISDIR(old.st_mode)) {
-        Diag *d = diag_error(cx, nowhere, "cannot write %s: it is a directory", output);
-        diag_hint(d, "name the program with -o");
-        return EXIT_MISTAKE;
-    }
-    const char *source = temporary_name(cx);
     const char *temp = arena_printf(cx->arena, "%s.tmp%ld", output, (long)getpid());
-    if (source == NULL || !build_write_file(cx, source, c->at, c->len))
+    if (!may_replace(cx, output) || !has_room(cx, temp, 0, output))
         return EXIT_MISTAKE;
-    const TextList args = compiler_call(cx, opt, at, source, temp);
-    const int code = start(&args);
+    const char *source = temporary_name(cx);
+    if (source == NULL)
+        return EXIT_MISTAKE;
+    int ended = 0, code = EXIT_MISTAKE;
+    if (build_write_file(cx, source, c->at, c->len))
+        code = compile_and_link(cx, opt, at, source, temp, output, &ended);
+    unlink(source);
     if (code != 0)
         unlink(temp);
-    if (code < 0) {
-        unlink(source);
-        complain(cx, "start", args.at[0]);
-        return EXIT_MISTAKE;
-    }
-    if (code > 0) {
-        fprintf(stderr,
-                "gradcc: %s failed with exit code %d; the emitted C is in %s\n"
-                "gradcc: unless --cc, --cflags or --march are at fault, this is a bug of gradcc\n",
-                args.at[0], code, source);
-        return opt->cflags[0] || strcmp(opt->cc, "cc") != 0 || strcmp(opt->march, "native") != 0
-                   ? EXIT_MISTAKE
-                   : EXIT_BUG;
-    }
-    unlink(source);
-    if (rename(temp, output) != 0) {
-        complain(cx, "write", output);
-        unlink(temp);
-        return EXIT_MISTAKE;
-    }
-    return 0;
+    if (ended)
+        raise(ended);
+    return code;
 }
 
 /* ---- dependencies -------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ int build_program(Context *cx, const Options *opt, const Places *at, const Text 
 /* The files read, as a make rule. */
 void build_print_deps(Context *cx, const Options *opt, const char *target, Text *out);
 bool build_same_file(const char *a, const char *b);             /* false if one is not there */
+bool build_names_file(const char *pattern, const char *path);   /* is path one of these files? */
 const char *build_output_name(Context *cx, const Options *opt); /* -o, or the model's stem */
 
 #endif

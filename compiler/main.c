@@ -67,13 +67,40 @@ static bool wants_program(const Options *opt)
            && (opt->dump_after.len == 0 || opt->output != NULL);
 }
 
+static const char *deps_path(Context *cx, const Options *opt, const char *target)
+{
+    if (opt->deps_file)
+        return opt->deps_file;
+    return opt->deps == DEPS_BESIDE ? arena_printf(cx->arena, "%s.d", target) : NULL;
+}
+
 static int write_deps(Context *cx, const Options *opt, const char *target)
 {
     Text t = text_new(cx->arena);
-    const char *beside = arena_printf(cx->arena, "%s.d", target);
     build_print_deps(cx, opt, target, &t);
-    const char *path = opt->deps_file ? opt->deps_file : opt->deps == DEPS_BESIDE ? beside : NULL;
-    return deliver(cx, path, &t) ? 0 : EXIT_MISTAKE;
+    return deliver(cx, deps_path(cx, opt, target), &t) ? 0 : EXIT_MISTAKE;
+}
+
+/* No file that was read or that the model names is replaced by a result. False after a message. */
+static bool spares_inputs(Context *cx, const char *path)
+{
+    const Span nowhere = { 0 };
+    for (int i = 0; path && i < cx->sources.len; i++) {
+        const Source *source = cx->sources.at[i];
+        if (source->no_file || !build_same_file(source->path, path))
+            continue;
+        diag_error(cx, nowhere, "the output would overwrite %s%s",
+                   i == 0 ? "the model " : "a file of the model: ", source->path);
+        return false;
+    }
+    for (int i = 0; path && i < cx->named.len; i++) {
+        const Named *data = &cx->named.at[i];
+        if (!build_names_file(data->path, path))
+            continue;
+        diag_error(cx, data->at, "the output would overwrite these data: %s", path);
+        return false;
+    }
+    return true;
 }
 
 static int compile(Context *cx, const Options *opt)
@@ -92,7 +119,9 @@ static int compile(Context *cx, const Options *opt)
         diag_error(cx, nowhere, "the output would overwrite the model %s", opt->input);
         return EXIT_MISTAKE;
     }
-    if (!pipeline_run(cx, opt, at.prelude, &out))
+    if (!pipeline_run(cx, opt, at.prelude, &out)
+        || !spares_inputs(cx, wants_program(opt) ? name : opt->output)
+        || (opt->deps != DEPS_NONE && !spares_inputs(cx, deps_path(cx, opt, name))))
         return EXIT_MISTAKE;
     if (opt->deps == DEPS_ONLY)
         return write_deps(cx, opt, name);

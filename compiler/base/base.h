@@ -121,11 +121,17 @@ NORETURN void bug(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 /* ---- the context --------------------------------------------------------------------------- */
 
+typedef struct {
+    const char *path;
+    Span at;
+} Named;
+
 struct Context {
     Arena *arena;              /* lives as long as the compilation */
     Arena *scratch;            /* reset after each pass */
     void *interned;            /* table.c */
     VEC(Source *) sources;     /* text.c; file numbers start at 1 */
+    VEC(Named) named;          /* files that the model names without reading them: data */
     VEC(Diag *) diags;         /* diag.c */
     int n_errors, error_limit; /* limit 20 unless -ferror-limit */
     int colour;                /* 0 never, 1 always */

@@ -17,6 +17,15 @@ static const char *text_of(Sem *s, const Ast *a, const char *what)
     return NULL;
 }
 
+/* The path of a file of data, which no output may replace. */
+static const char *path_of(Sem *s, const Ast *a)
+{
+    const char *path = text_of(s, a, "the path of a file");
+    if (path)
+        vec_push(s->arena, &s->cx->named, ((Named){ path, a->span }));
+    return path;
+}
+
 /* ---- maps ---------------------------------------------------------------------------------- */
 
 static const CheckedInput *input_of(Sem *s, const Ast *m, int *index)
@@ -171,11 +180,11 @@ static bool read_arguments(Sem *s, const Ast *a, const char *reader)
         sem_error(s, a->span, "%s needs a file: %s(\"file\")", reader, reader);
         return false;
     }
-    t->path = text_of(s, c.value[0], "the path of a file");
+    t->path = path_of(s, c.value[0]);
     if (c.value[1])
         train_number(s, c.value[1], "split", 0.001, 1, &t->split);
     if (c.value[2])
-        t->val_path = text_of(s, c.value[2], "the path of a file");
+        t->val_path = path_of(s, c.value[2]);
     if (c.value[1] && c.value[2]) {
         Diag *d = sem_error(s, c.value[1]->span, "split and val exclude each other");
         sem_note(s, d, c.value[2]->span, "a file of its own for validation");
