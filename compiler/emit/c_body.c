@@ -374,27 +374,25 @@ static void write_row_effects(MapWriter *m, int phase)
 }
 
 typedef struct {
-    int reduce[16], n_reduce, effect[16], n_effect;
+    int *reduce, n_reduce, *effect, n_effect;
     bool places;
 } RowWork;
 
 static RowWork work_of(MapWriter *m, int phase)
 {
-    RowWork r = { .n_reduce = 0 };
+    Arena *a = m->e->cx->scratch;
+    RowWork r = { .reduce = NEW_ARRAY(a, int, m->k->values.len + 1),
+                  .effect = NEW_ARRAY(a, int, m->k->effects.len + 1) };
     for (int i = 0; i < m->k->values.len; i++) {
         const Value *v = value_at(m, i);
         if (v->kind != VAL_REDUCE || v->phase != phase + 1)
             continue;
-        if (r.n_reduce == 16)
-            bug("kernel %s reduces more than 16 values in a phase", m->k->name);
         r.reduce[r.n_reduce++] = i;
         r.places = r.places || v->op == OP_ARGMAX || v->op == OP_ARGMIN;
     }
     for (int i = 0; i < m->k->effects.len; i++) {
         if (m->k->effects.at[i].phase != phase || !in_row_loop(m, &m->k->effects.at[i]))
             continue;
-        if (r.n_effect == 16)
-            bug("kernel %s stores more than 16 values in a phase", m->k->name);
         r.effect[r.n_effect++] = i;
     }
     return r;
@@ -599,7 +597,7 @@ void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
 {
     Arena *a = m->e->cx->scratch;
     const RowWork r = work_of(m, phase);
-    const char *best[16] = { NULL };
+    const char **best = NEW_ARRAY(a, const char *, r.n_reduce + 1);
     Inner x;
     if (!m->has_row || r.n_reduce + r.n_effect == 0)
         return;

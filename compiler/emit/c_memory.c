@@ -9,12 +9,12 @@
 #include <string.h>
 
 static const char how_to_read[] =
-    "/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that\n"
-    " * are not needed at the same time share bytes: \"over\" lists what was there before, \"in place\n"
-    " * of\" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes\n"
-    " * are known when the program starts, so offsets are formulas: a buffer lies above all that are\n"
-    " * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */\n"
-    "\n";
+    "/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values\n"
+    " * that are not needed at the same time share bytes: \"over\" lists what was there before, \"in\n"
+    " * place of\" means that a step replaces its input. work_* hold partial sums while a step\n"
+    " * runs. Sizes are known when the program starts, so offsets are formulas: a buffer lies\n"
+    " * above all that are needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b)\n"
+    " * is the higher one. */\n\n";
 
 static bool is_train(const Routine *r) { return strcmp(r->name, "train") == 0; }
 
@@ -81,7 +81,7 @@ static void find_life(const Steps *steps, const Buffer *b, Life *life)
     }
 }
 
-/* What lay in the same bytes before: the buffer in whose place it is written, or those it is over. */
+/* What lay in the same bytes before: the buffer in whose place it is written, or others. */
 static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
 {
     Text t = text_new(e->cx->scratch);

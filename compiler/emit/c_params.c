@@ -6,12 +6,12 @@
  */
 #include "emit/parts.h"
 
-static const char how_to_read[] =
-    "/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that\n"
-    " * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear\n"
-    " * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */\n\n";
-
 #include <string.h>
+
+static const char how_to_read[] =
+    "/* One flat buffer. A name is the path of declarations that leads to a parameter; layers\n"
+    " * that the model's file does not show, such as linear and mlp, are those of prelude.model.\n"
+    " * A linear layer stores [out,in] unless it is declared transposed: it is x @ w'. */\n\n";
 
 typedef struct {
     int param, group;

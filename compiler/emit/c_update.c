@@ -153,6 +153,8 @@ static void write_adapter(Emitter *e, const char *name, const Routine *r, const 
         write_call(e, &t, INDENT, e->kp->count, "count");
     write_call(e, &t, INDENT, r, part);
     text_add(e->out, "static void %s_%s(RtRun *run, RtStep *s)\n{\n", e->model, name);
+    if (!strstr(t.at, "run->"))
+        text_put(e->out, "    RT_UNUSED(run);\n");
     if (!head[0]->s && !(head[1] && head[1]->s))
         text_put(e->out, "    RT_UNUSED(s);\n");
     text_add(e->out, "%s}\n\n", t.at);

@@ -23,9 +23,9 @@ typedef struct {                        /* known when the program starts */
 
 /* ---- 2 parameters ------------------------------------------------------- */
 
-/* One flat buffer. A name is the path of declarations that leads to a parameter; layers that
- * the model's file does not show, such as linear and mlp, are those of prelude.model. A linear
- * layer stores [out,in] unless it is declared transposed, and is used as x @ w'. */
+/* One flat buffer. A name is the path of declarations that leads to a parameter; layers
+ * that the model's file does not show, such as linear and mlp, are those of prelude.model.
+ * A linear layer stores [out,in] unless it is declared transposed: it is x @ w'. */
 
 enum {                                                     /* first element in the flat buffer */
     P_restrict_weight = 0,                                 /* [int_max,int_max] names.model:7 */
@@ -49,11 +49,12 @@ static const RtParam double__params[] = {
 
 /* ---- 3 memory map ------------------------------------------------------- */
 
-/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values that
- * are not needed at the same time share bytes: "over" lists what was there before, "in place
- * of" means that a step replaces its input. work_* hold partial sums while a step runs. Sizes
- * are known when the program starts, so offsets are formulas: a buffer lies above all that are
- * needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b) is the higher one. */
+/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values
+ * that are not needed at the same time share bytes: "over" lists what was there before, "in
+ * place of" means that a step replaces its input. work_* hold partial sums while a step
+ * runs. Sizes are known when the program starts, so offsets are formulas: a buffer lies
+ * above all that are needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b)
+ * is the higher one. */
 
 /* The arena of a training step: 1.7 KiB at B = 16, row = 16.
  * Offsets and bytes are those at these sizes; written and last read are numbers of
