@@ -390,7 +390,7 @@ primary:
   | STRING                  { $$ = NODE(AST_STRING, .span = @$, .name = $1); }
   | TRUE                    { $$ = NODE(AST_BOOL, .span = @$, .flag = true); }
   | FALSE                   { $$ = NODE(AST_BOOL, .span = @$); }
-  | '(' arg_list ')'        { $$ = ast_paren(p->cx, @$, $2); }
+  | '(' arg_list comma_opt ')' { $$ = ast_paren(p->cx, @$, $2); }
   | '[' ']'                 { $$ = NODE(AST_LIST, .span = @$); }
   | '[' elements comma_opt ']' { $$ = NODE(AST_LIST, .span = @$, .items = $2); }
   | '[' expression FOR NAME IN expression ']'
