@@ -16,11 +16,12 @@ DESTDIR ?=
 MARCH  ?= native
 CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
-PACKAGES = gcc make flex bison pkg-config libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
+PACKAGES = gcc make flex bison libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
            libdnnl-dev clang clang-format python3
 
 WARN     = -Wall -Wextra -Wshadow -Wconversion -Werror
-SANFLAGS = $(if $(SAN),-fsanitize=address$(,)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+SANFLAGS = $(if $(SAN),-fsanitize=address$(,)undefined -fno-sanitize-recover=all \
+           -fno-omit-frame-pointer)
 ,        := ,
 VERSION  = 0.1
 
@@ -48,8 +49,8 @@ CC_OBJ  := $(CC_SRC:%.c=$(BUILD)/%.o) $(BUILD)/grammar/parser.o $(BUILD)/grammar
 RT_OBJ  := $(RT_SRC:%.c=$(BUILD)/%.o)
 
 CC_FLAGS = -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) $(SANFLAGS) -Icompiler -I$(BUILD)/grammar -MMD -MP
-RT_FLAGS = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O3) -g -march=$(MARCH) -fopenmp -ffp-contract=off \
-           -fno-math-errno -fno-trapping-math $(WARN) $(SANFLAGS) \
+RT_FLAGS = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O3) -g -march=$(MARCH) -fopenmp \
+           -ffp-contract=off -fno-math-errno -fno-trapping-math $(WARN) $(SANFLAGS) \
            $(if $(HAVE_ONEDNN),-DHAVE_ONEDNN) -Iruntime -MMD -MP
 GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
 
@@ -103,13 +104,16 @@ $(BUILD)/grammar/%.o: $(BUILD)/grammar/%.c $(BUILD)/grammar/parser.h $(BUILD)/gr
 
 deps:
 	@missing=; for p in $(PACKAGES); do \
-	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || \
+	        missing="$$missing $$p"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	echo "installing:$$missing"; \
-	command -v apt-get >/dev/null || { echo "no apt-get here: please install the packages above"; exit 1; }; \
+	command -v apt-get >/dev/null || \
+	    { echo "no apt-get here: please install the packages above"; exit 1; }; \
 	$$sudo apt-get update -qq && \
-	DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing >/dev/null
+	DEBIAN_FRONTEND=noninteractive $$sudo \
+	    apt-get install -y -qq --no-install-recommends $$missing >/dev/null
 
 # ---- demo, tests, benchmarks --------------------------------------------------------------------
 
@@ -125,7 +129,7 @@ test-long: all
 	@BUILD=$(BUILD) CC=$(CC) tests/run.sh long
 
 bless: all
-	@BUILD=$(BUILD) CC=$(CC) BLESS=1 tests/run.sh syntax errors emit pass
+	@BUILD=$(BUILD) CC=$(CC) BLESS=1 tests/run.sh syntax errors lower emit pass
 
 bench: all
 	@BUILD=$(BUILD) tests/bench/run.sh $(BENCH)
@@ -144,8 +148,8 @@ install: all
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc runtime/rt.h runtime/num.h
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc models/prelude.model
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models $(filter-out models/prelude.model,$(wildcard models/*.model)) \
-	        models/digits.csv.gz
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models \
+	        $(filter-out models/prelude.model,$(wildcard models/*.model)) models/digits.csv.gz
 
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/bin/gradcc $(DESTDIR)$(PREFIX)/include/gradcc \
