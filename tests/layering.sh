@@ -59,7 +59,8 @@ report libraries "$(grep -rnE '#include <(oneapi/)?dnnl' runtime compiler | grep
 
 sources=$(ls compiler/*.[ch] compiler/*/*.[ch] runtime/*.h runtime/*/*.[ch] grammar/*.[ly])
 # shellcheck disable=SC2086
-report columns "$(LC_ALL=C.UTF-8 awk 'length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns" }' $sources)"
+report columns "$(LC_ALL=C.UTF-8 awk 'length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns" }' \
+    $sources README.md Makefile)"
 # shellcheck disable=SC2086
 report lines "$(wc -l $sources | awk '$2 != "total" && $1 >= 800 { print $2 ": " $1 " lines" }')"
 # shellcheck disable=SC2086
