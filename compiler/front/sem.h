@@ -76,6 +76,8 @@ typedef struct {
     Expr *arg, *source;
 } CheckedElem; /* arg is source[iteration, ...] */
 
+enum { LOOP_DEPTH_MAX = 4 }; /* loops around a value */
+
 struct CheckedLoop {
     const char *name;        /* the layer applied ("block") or "scan" */
     const char *var, *stack; /* as written, or NULL */

@@ -99,6 +99,7 @@ static void carry_name(Sem *s, Body *b, const char *name, const Ast *at)
     Expr *arg = expr_new(s, EX_ARG, init->type, 0, NULL, init->span);
     arg->span = init->span;
     arg->loop = arg->home = b->loop;
+    sem_check_axes_in_loops(s, arg, at->span);
     arg->deps = init->deps;
     arg->name = sem_value_name(s, name);
     CheckedCarry c = { .name = name, .arg = arg, .init = init };
@@ -231,6 +232,16 @@ static Thing *leave(Sem *s, Body *b, const Ast *a, int axis)
     return all->items.len == 1 ? all->items.at[0] : all;
 }
 
+static bool may_nest(Sem *s, const Ast *a)
+{
+    if (loop_depth(s->loop) < LOOP_DEPTH_MAX)
+        return true;
+    Diag *d = sem_error(s, a->span, "more than %d loops inside each other", LOOP_DEPTH_MAX);
+    sem_hint(d, "for const i in ... writes a short loop out; loops around layers count too");
+    s->frame->failed = true;
+    return false;
+}
+
 /* ---- for i in 0..L ------------------------------------------------------------------------- */
 
 void sem_loop(Sem *s, const Ast *a)
@@ -250,7 +261,7 @@ void sem_loop(Sem *s, const Ast *a)
     const Dim *trip = dim_sub(s->dims, range->to, range->dim);
     if (!sem_no_mixing(s, a->value->span, trip, "a loop"))
         return;
-    if (dim_value(trip, &n) && n == 0)
+    if ((dim_value(trip, &n) && n == 0) || !may_nest(s, a))
         return;
     Body b;
     enter(s, &b, loop_new(s, NULL, a->name, trip, a->span), a);
@@ -342,6 +353,8 @@ Thing *sem_scan(Sem *s, const Ast *a)
             return thing_poison(s);
         }
     }
+    if (!may_nest(s, a))
+        return thing_poison(s);
     Body b;
     enter(s, &b, loop_new(s, "scan", NULL, source[0]->type->dim[0], a->span), a);
     for (int i = 0; i < n; i++) {

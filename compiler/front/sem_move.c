@@ -260,6 +260,10 @@ Thing *builtin_concat(Sem *s, const Ast *call)
     for (int i = 0; stack && i < in.len; i++) {
         if (in.at[i]->type->rank != rank)
             continue; /* said below */
+        if (rank == RANK_MAX) {
+            sem_error(s, call->span, "the stacked values have more than %d axes", RANK_MAX);
+            return thing_poison(s);
+        }
         in.at[i] = with_new_axis(s, in.at[i], axis, call->span);
     }
     if (!joinable(s, call, in.at, in.len, axis))

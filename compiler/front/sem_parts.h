@@ -144,6 +144,7 @@ struct Sem {
     CheckedLoop *loop;
     bool training;  /* of the phase being evaluated */
     bool declaring; /* building instances: no values exist */
+    bool deep_told; /* a value of too many axes in loops is reported */
     CheckedPhase *phase;
     const Ast *loss;                        /* the loss statement of this phase */
     const char *slot_name;                  /* of means of the model's current statement */
@@ -222,6 +223,8 @@ bool sem_is_one(const Dim *d);     /* the literal 1 */
 
 /* ---- sem_value.c: making Exprs ------------------------------------------------------------- */
 
+int loop_depth(const CheckedLoop *l); /* loops around its body, it included; NULL: 0 */
+void sem_check_axes_in_loops(Sem *s, const Expr *e, Span at);
 Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *in, Span at);
 Expr *expr_named(Expr *e, const char *name);  /* a name of the user's */
 Expr *expr_hinted(Expr *e, const char *name); /* a name until the user gives one */

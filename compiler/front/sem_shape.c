@@ -124,7 +124,9 @@ bool sem_eval_shape(Sem *s, const AstList *items, bool args, int *rank, const Di
                           s->frame->inst ? "layer" : "function");
                 return false;
             }
-            for (int k = 0; k < s->frame->n_rest && *rank < RANK_MAX; k++)
+            if (too_many_axes(s, a->span, *rank + s->frame->n_rest))
+                return false;
+            for (int k = 0; k < s->frame->n_rest; k++)
                 dim[(*rank)++] = s->frame->rest[k];
             continue;
         }

@@ -10,12 +10,23 @@
 
 /* ---- the general case ---------------------------------------------------------------------- */
 
-static int loop_depth(const CheckedLoop *l)
+int loop_depth(const CheckedLoop *l)
 {
     int depth = 0;
     for (; l; l = l->parent)
         depth++;
     return depth;
+}
+
+/* What a loop computes is kept for its backward pass, with an axis more for each loop around it. */
+void sem_check_axes_in_loops(Sem *s, const Expr *e, Span at)
+{
+    int depth = loop_depth(e->home);
+    if (e->type->rank + depth <= RANK_MAX || s->deep_told)
+        return;
+    s->deep_told = true;
+    sem_error(s, at, "a value of %d axes in %d loop%s: axes and loops are at most %d together",
+              e->type->rank, depth, depth == 1 ? "" : "s", RANK_MAX);
 }
 
 Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *in, Span at)
@@ -32,6 +43,7 @@ Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *i
             e->home = in[i]->home;
     }
     e->span = sem_here(s, at);
+    sem_check_axes_in_loops(s, e, at);
     return e;
 }
 
@@ -252,6 +264,7 @@ Expr *expr_elem(Sem *s, CheckedLoop *loop, Expr *source, Span at)
     const Type *t = source->type;
     Expr *arg = expr_new(s, EX_ARG, sem_type(s, t->dtype, t->rank - 1, t->dim + 1), 0, NULL, at);
     arg->loop = arg->home = loop;
+    sem_check_axes_in_loops(s, arg, at);
     arg->deps = source->deps;
     arg->from = source->from;
     arg->to = source->to;
