@@ -21,6 +21,9 @@
 #define GRADCC_VERSION "0"
 #endif
 
+_Static_assert((int)LOOP_DEPTH_MAX <= (int)DEPTH_MAX,
+               "kernels lie in as many loops as models may have");
+
 typedef struct {
     Context *cx;
     const Options *opt;
@@ -185,6 +188,13 @@ static void run_order(Run *r)
         pass_order(r->kernels, list.at[i]);
 }
 
+static void judge_plan(Run *r, Routine *routine)
+{
+    const char *wrong = plan_judge(r->kernels, routine);
+    if (wrong)
+        bug("the plan of %s is wrong: %s", routine->name, wrong);
+}
+
 static void run_plan(Run *r)
 {
     const Routines list = routines_of(r);
@@ -192,11 +202,11 @@ static void run_plan(Run *r)
         pass_plan(r->kernels, list.at[i], !is_off(r, "plan"));
         if (diag_count(r->cx) > 0)
             return;
-        const char *wrong = plan_judge(r->kernels, list.at[i]);
-        if (wrong)
-            bug("the plan of %s is wrong: %s", list.at[i]->name, wrong);
+        judge_plan(r, list.at[i]);
     }
     plan_share(r->kernels);
+    if (r->kernels->output && r->kernels->output->shares)
+        judge_plan(r, r->kernels->output);
 }
 
 static void run_emit(Run *r)
@@ -264,7 +274,14 @@ const char *pipeline_check_names(Context *cx, const Options *opt)
                                     given, near);
             if (k == 1 && !found->optional)
                 return arena_printf(cx->arena, "the pass %s cannot be skipped", given);
+            if (k == 2 && (found->from != FORM_TENSOR || found->to != FORM_TENSOR))
+                return arena_printf(cx->arena, "--only takes passes from IR to IR, and %s is none",
+                                    given);
         }
+    if (opt->only.len > 0 && !opt->ir)
+        return "--only goes with --ir: the passes before it have not run on a model";
+    if (opt->only.len > 0 && opt->emit_set && opt->emit != EMIT_IR)
+        return "--only goes with --emit=ir: the passes after it are left out";
     return NULL;
 }
 

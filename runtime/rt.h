@@ -148,7 +148,7 @@ typedef struct { /* of real type */
     const char *name;
     int rank;
     const char *where;
-    uint32_t needs; /* bit i: it depends on input i */
+    uint64_t needs; /* bit i: it depends on input i */
 } RtOutput;
 
 typedef struct { /* a mean over data: (sum, count) */

@@ -164,7 +164,7 @@ typedef struct {
     RtTrain train;               /* the train block, flags applied */
     ptrdiff_t dims[RT_MAX_DIMS]; /* batch dims: samples of a micro-step */
     uint64_t given;              /* bit i: row i of the option table was given */
-    uint32_t dims_given;         /* bit i: dim i was given */
+    uint64_t dims_given;         /* bit i: dim i was given */
     int64_t threads;
     const char *resume; /* "none", "auto" or a path */
     bool dry_run, force;

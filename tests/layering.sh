@@ -71,6 +71,20 @@ report functions "$(awk 'FNR == 1 { start = 0 } /^\{/ { start = FNR }
 report heads "$(for f in $sources; do head -n 3 "$f" | grep -qE '^ ?(/\*|\*)' || echo "$f: no head comment"; done)"
 # shellcheck disable=SC2086
 report marks "$(grep -nE '\b(TODO|FIXME|XXX|HACK)\b' $sources)"
+# Numbers that both sides know: the compiler plans with them, the runtime allocates by them.
+number() { sed -nE "s/.*\\b$1( =)? +([0-9]+).*/\\2/p" "$2" | head -n 1; }
+same() {
+    local a b
+    a=$(number "$1" "$2") b=$(number "$3" "$4")
+    [ -n "$a" ] && [ "$a" = "$b" ] || echo "$1 in $2 is '$a', $3 in $4 is '$b'"
+}
+report numbers "$(same CHUNKS compiler/emit/c.c RT_CHUNKS runtime/rt.h
+                  same ALIGN compiler/pass/plan.c RT_ALIGN runtime/rt.h
+                  same MANY compiler/front/sem.c RT_MAX_SLOTS runtime/rt.h
+                  same MANY compiler/front/sem.c RT_MAX_DIMS runtime/rt.h
+                  same RANK_MAX compiler/front/type.h RT_MAX_RANK runtime/rt.h
+                  same DEPTH_MAX compiler/pass/kernel.h RT_MAX_STACKS runtime/rt.h)"
+
 # Layout: another version of clang-format breaks some lines elsewhere, so only one is asked.
 version=$(clang-format --version 2> /dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p')
 if [ "$version" = 14 ]; then

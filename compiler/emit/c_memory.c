@@ -10,11 +10,11 @@
 
 static const char how_to_read[] =
     "/* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values\n"
-    " * that are not needed at the same time share bytes: \"over\" lists what was there before, \"in\n"
-    " * place of\" means that a step replaces its input. work_* hold partial sums while a step\n"
+    " * that are not needed at the same time share bytes: 'over' lists what was there before, 'in\n"
+    " * place of' means that a step replaces its input. work_* hold partial sums while a step\n"
     " * runs. Sizes are known when the program starts, so offsets are formulas: a buffer lies\n"
-    " * above all that are needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b)\n"
-    " * is the higher one. */\n\n";
+    " * above all that are needed while it is. RT_SIZE rounds up to RT_ALIGN bytes, and\n"
+    " * rt_above(a, b) is the higher one. */\n\n";
 
 static bool is_train(const Routine *r) { return strcmp(r->name, "train") == 0; }
 

@@ -71,17 +71,17 @@ static void write_inputs(Emitter *e)
 }
 
 /* Bit i: the output depends on input i. A loop depends on all that goes into it. */
-static unsigned needs_of(Emitter *e, int output)
+static uint64_t needs_of(Emitter *e, int output)
 {
     const Graph *g = e->kp->output ? e->kp->output->graph : NULL;
-    unsigned needs = 0;
+    uint64_t needs = 0;
     if (g == NULL)
         return 0;
-    unsigned *of = NEW_ARRAY(e->cx->scratch, unsigned, g->nodes.len + 1);
+    uint64_t *of = NEW_ARRAY(e->cx->scratch, uint64_t, g->nodes.len + 1);
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
-        if (n->op == OP_INPUT && n->attr.index < 32)
-            of[i] = 1u << n->attr.index;
+        if (n->op == OP_INPUT && n->attr.index < 64)
+            of[i] = UINT64_C(1) << n->attr.index;
         for (int k = 0; k < n->n_in; k++)
             of[i] |= of[n->in[k]->id];
     }
@@ -97,9 +97,9 @@ static void write_outputs(Emitter *e)
         return;
     open_table(e, "RtOutput", "output_table");
     for (int i = 0; i < e->p->outputs.len; i++)
-        text_add(e->out, "    { .name = %s, .rank = %d, .needs = 0x%x, .where = %s },\n",
+        text_add(e->out, "    { .name = %s, .rank = %d, .needs = 0x%llx, .where = %s },\n",
                  emit_string(e, e->p->outputs.at[i].name), e->p->outputs.at[i].type->rank,
-                 needs_of(e, i), where(e, e->p->outputs.at[i].span));
+                 (unsigned long long)needs_of(e, i), where(e, e->p->outputs.at[i].span));
     text_put(e->out, "};\n\n");
 }
 

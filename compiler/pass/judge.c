@@ -6,14 +6,15 @@
  * whose bytes it overlaps; a step may read only unspoiled buffers that were written before. (2) For
  * all dims: of two buffers that both hold a value at some moment of that walk, and live at the same
  * time by order.c, one lies above the other by the `below` relation, so their formulas keep them
- * apart whatever the dims are.
+ * apart whatever the dims are. A routine that shares the plan of another is walked over the
+ * other's buffers.
  */
 #include "op/op.h"
 #include "pass/kernel.h"
 
 typedef struct {
     Context *cx;
-    Routine *r;
+    const Routine *r; /* whose buffers they are */
     int n;
     bool *holds; /* per buffer: written and not spoiled */
     bool *above; /* [x][y]: x lies above y for all dims */
@@ -29,6 +30,9 @@ static const Buffer *place_of(const Buffer *b)
         b = b->over;
     return b;
 }
+
+/* Whose place b takes: its own, or that of the buffer it stands for in another routine's plan. */
+static const Buffer *planned(const Buffer *b) { return b->twin != NULL ? b->twin : b; }
 
 static bool overlap(const Buffer *a, const Buffer *b)
 {
@@ -62,7 +66,7 @@ static void judge_step(Judge *j, const Step *s)
 {
     const Kernel *k = s->kernel;
     for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
-        const Buffer *b = s->operands[a].buffer;
+        const Buffer *b = planned(s->operands[a].buffer);
         const bool reads = k->args.at[a].read || !k->args.at[a].written || effect_adds(k, a);
         if (b->kind == BUF_ARENA && reads && !j->holds[b->id])
             j->wrong = arena_printf(j->cx->arena,
@@ -71,7 +75,7 @@ static void judge_step(Judge *j, const Step *s)
                                     s->number, k->name, b->name);
     }
     for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
-        const Buffer *b = s->operands[a].buffer;
+        const Buffer *b = planned(s->operands[a].buffer);
         if (!k->args.at[a].written || b->kind != BUF_ARENA)
             continue;
         for (int i = 0; i < j->n; i++) {
@@ -100,8 +104,9 @@ static void hold_slots(Judge *j, const Steps *steps, int depth)
         if (s->kernel == NULL)
             hold_slots(j, &s->body, depth);
         for (int a = 0; s->kernel != NULL && a < s->kernel->args.len; a++)
-            if (s->operands[a].loop_stride[depth] != NULL)
-                j->holds[s->operands[a].buffer->id] = true;
+            if (s->operands[a].loop_stride[depth] != NULL
+                && s->operands[a].buffer->kind == BUF_ARENA)
+                j->holds[planned(s->operands[a].buffer)->id] = true;
     }
 }
 
@@ -125,16 +130,17 @@ static void judge_steps(Judge *j, const Steps *steps)
 const char *plan_judge(KernelProgram *kp, Routine *r)
 {
     Context *cx = kp->program->cx;
-    const int n = r->buffers.len;
-    Judge j = { .cx = cx, .r = r, .n = n, .dims = kp->program->dims };
+    const Routine *of = r->shares != NULL ? r->shares : r;
+    const int n = of->buffers.len;
+    Judge j = { .cx = cx, .r = of, .n = n, .dims = kp->program->dims };
     j.one = dim_const(j.dims, 1);
     j.holds = NEW_ARRAY(cx->scratch, bool, n + 1);
     j.above = NEW_ARRAY(cx->scratch, bool, (size_t)n *(size_t)n + 1);
     for (int i = 0; i < n; i++) {
-        const Buffer *b = r->buffers.at[i];
+        const Buffer *b = of->buffers.at[i];
         if (b->kind != BUF_ARENA)
             continue;
-        if (b->over == NULL && (b->offset < 0 || b->offset + b->bytes > r->arena_bytes))
+        if (b->over == NULL && (b->offset < 0 || b->offset + b->bytes > of->arena_bytes))
             return arena_printf(cx->arena, "%s lies outside the arena", b->name);
         if (b->over != NULL && (place_of(b)->offset != b->offset || place_of(b)->bytes < b->bytes))
             return arena_printf(cx->arena, "%s does not fit the place of %s", b->name,

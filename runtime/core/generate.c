@@ -27,7 +27,7 @@ static const char *language_find(const RtModel *m, Language *found)
         for (int i = 0; i < m->n_inputs; i++) {
             const RtInput *input = &m->inputs[i];
             if (m->outputs[k].rank != 3 || input->type != RT_I32 || input->rank != 2
-                || (m->outputs[k].needs ? m->outputs[k].needs != 1u << i : i != 0))
+                || (m->outputs[k].needs ? m->outputs[k].needs != UINT64_C(1) << i : i != 0))
                 continue;
             m->input_shape(dims, i, in);
             m->output_shape(dims, k, out);

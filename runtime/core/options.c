@@ -321,7 +321,7 @@ static void parse_dims(const RtModel *m, RtOptions *o, const char *text)
         if (!parse_int(value, &n) || n < 1 || n > PTRDIFF_MAX / 4)
             rt_fail(RT_EXIT_USAGE, "--dims %s=%s: wants a whole number, 1 or more", one, value);
         o->dims[i] = (ptrdiff_t)n;
-        o->dims_given |= 1u << i;
+        o->dims_given |= UINT64_C(1) << i;
     }
 }
 

@@ -41,6 +41,7 @@ static size_t arena_bytes(const RtModel *m, const ptrdiff_t *dims, int use)
     for (int entry = RT_ENTRY_TRAIN; entry <= RT_ENTRY_COUNT; entry++) {
         const bool wanted = entry == RT_ENTRY_EVAL     ? (use & RT_USE_EVAL) != 0
                             : entry == RT_ENTRY_OUTPUT ? (use & RT_USE_OUTPUT) != 0
+                            : entry == RT_ENTRY_COUNT  ? (use & (RT_USE_TRAIN | RT_USE_EVAL)) != 0
                                                        : (use & RT_USE_TRAIN) != 0;
         const size_t bytes = wanted ? m->arena_bytes(dims, (RtEntry)entry) : 0;
         most = bytes > most ? bytes : most;
@@ -180,7 +181,7 @@ void rt_seed_losses(RtRun *run, RtStep *s)
     if (empty && state->empty++ == 0)
         rt_warn("step %lld: no element of the batch counts in the loss: it is 0, and so is its "
                 "gradient",
-                (long long)state->step);
+                (long long)state->step + 1);
 }
 
 void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already */

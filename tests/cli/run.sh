@@ -37,6 +37,9 @@ expect unknown-option 2 'hint: did you mean --emit?' "$g" --emti=c "$t"
 expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c' "$g" --emit=asm "$t"
 expect missing-value 2 '-o needs a value: FILE' "$g" "$t" -o
 expect extra-value 2 '--help takes no value' "$g" --help=yes
+expect only-model 2 '--only goes with --ir' "$g" --only=simplify "$t"
+expect only-emit 2 '--only takes passes from IR to IR, and plan is none' "$g" --ir "$t" --only=plan
+expect only-c 2 '--only goes with --emit=ir' "$g" --ir "$t" --only=simplify --emit=c
 expect define-form 2 'write it as -D name=value' "$g" -D D "$t"
 expect number-form 2 'is no number from 0' "$g" -ferror-limit=x "$t"
 expect unknown-pass 2 'simplfy is no pass: did you mean simplify?' "$g" --dump-after=simplfy "$t"
@@ -47,7 +50,7 @@ expect no-folder 1 'error: cannot write' "$g" --emit=c "$t" -o "$work/no/out.c"
 expect mistakes 1 'unknown' "$g" --emit=c "$work/wrong.model"
 expect list-passes 0 'fuse      tensor IR        -> kernel IR' "$g" --list-passes
 expect list-ops 0 'matmul' "$g" --list-ops
-expect rules 0 '' "$g" --check-rules
+expect rules 0 'rules hold, 0 do not' "$g" --check-rules
 expect emit-ast 0 'model tiny' "$g" --emit=ast "$t"
 expect emit-ir 0 'graph train(' "$g" --emit=ir "$t"
 expect emit-grad 0 'gradient of f.weight = ' "$g" --emit=grad "$t"

@@ -46,11 +46,11 @@ static const RtParam scan_params[] = {
 /* ---- 3 memory map ------------------------------------------------------- */
 
 /* One arena holds what a numbered step of sections 5 and 6 leaves for later ones. Values
- * that are not needed at the same time share bytes: "over" lists what was there before, "in
- * place of" means that a step replaces its input. work_* hold partial sums while a step
+ * that are not needed at the same time share bytes: 'over' lists what was there before, 'in
+ * place of' means that a step replaces its input. work_* hold partial sums while a step
  * runs. Sizes are known when the program starts, so offsets are formulas: a buffer lies
- * above all that are needed while it is. RT_SIZE rounds up to RT_ALIGN bytes; rt_above(a, b)
- * is the higher one. */
+ * above all that are needed while it is. RT_SIZE rounds up to RT_ALIGN bytes, and
+ * rt_above(a, b) is the higher one. */
 
 /* The arena of a training step: 9.8 KiB at B = 16, T = 16.
  * Offsets and bytes are those at these sizes; written and last read are numbers of
