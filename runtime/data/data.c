@@ -242,20 +242,35 @@ static double column_value(const RtData *d, const DataMap *map, int i, int64_t s
     }
 }
 
-/* Mean, or population standard deviation, of elements [from, to) of map i over all samples. */
-static double column_fit(const RtData *d, int i, ptrdiff_t from, ptrdiff_t to, bool std)
+typedef struct {
+    double mean, std;
+} ColumnFit;
+
+/* Mean and population standard deviation of elements [from, to) of map i over all samples; both
+   exact where all values are equal. */
+static ColumnFit column_fit(const RtData *d, int i, ptrdiff_t from, ptrdiff_t to)
 {
     const double n = (double)d->samples[0] * (double)(to - from);
-    double mean = 0, square = 0;
+    double least = INFINITY, most = -INFINITY, mean = 0, sum = 0, squares = 0;
     for (int64_t s = 0; s < d->samples[0]; s++)
-        for (ptrdiff_t e = from; e < to; e++)
-            mean += column_value(d, &d->map[i], i, s, e) / n;
-    for (int64_t s = 0; s < d->samples[0] && std; s++)
         for (ptrdiff_t e = from; e < to; e++) {
-            const double off = column_value(d, &d->map[i], i, s, e) - mean;
-            square += off * off / n;
+            const double v = column_value(d, &d->map[i], i, s, e);
+            least = fmin(least, v);
+            most = fmax(most, v);
+            mean += v / n;
         }
-    return std ? sqrt(square) : mean;
+    if (!(least < most))
+        return (ColumnFit){ .mean = least };
+    const double scale = fmax(fabs(least), fabs(most)); /* squares neither overflow nor vanish */
+    for (int64_t s = 0; s < d->samples[0]; s++)
+        for (ptrdiff_t e = from; e < to; e++) {
+            const double off = (column_value(d, &d->map[i], i, s, e) - mean) / scale;
+            sum += off;
+            squares += off * off;
+        }
+    const double rest = sum / n; /* what rounding left in the mean */
+    return (ColumnFit){ .mean = mean + rest * scale,
+                        .std = sqrt(fmax(squares / n - rest * rest, 0)) * scale };
 }
 
 static void fit_param(const RtData *d, const RtModel *m, const RtParam *q, void *p)
@@ -272,8 +287,11 @@ static void fit_param(const RtData *d, const RtModel *m, const RtParam *q, void 
         rt_fail(RT_EXIT_FAIL, "%s: %s has %td elements, input %s has %td per sample", q->where,
                 q->path, elems, d->map[i].input->name, d->map[i].elems);
     for (ptrdiff_t e = 0; e < elems; e++) {
-        double v = column_fit(d, i, elems == 1 ? 0 : e, elems == 1 ? d->map[i].elems : e + 1, std);
-        if (std && !(v > 0)) {
+        const ColumnFit fit = column_fit(d, i, elems == 1 ? 0 : e,
+                                         elems == 1 ? d->map[i].elems : e + 1);
+        double v = std ? fit.std : fit.mean;
+        const double stored = m->real == RT_F64 ? v : (double)(float)v;
+        if (std && !(stored > 0)) {
             rt_warn("%s: element %td of %s is constant in the training data; its standard "
                     "deviation is set to 1",
                     q->where, e, d->map[i].input->name);

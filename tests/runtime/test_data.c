@@ -80,6 +80,74 @@ static void doubles(void **unused)
     rt_data_close(d);
 }
 
+/* Columns whose mean does not come out exactly: whatever the number of rows, equal values have the
+   standard deviation 1, and values that differ a little their own. */
+static void constant_columns(void **unused)
+{
+    RT_UNUSED(unused);
+    static const RtType types[2] = { RT_F32, RT_F64 };
+    for (int rows_made = 1; rows_made < 60; rows_made++)
+        for (int k = 0; k < 2; k++) {
+            char text[4096] = "";
+            size_t n = 0;
+            for (int i = 0; i < rows_made; i++)
+                n += (size_t)snprintf(text + n, sizeof text - n, "0.1,-7e9,%s,0\n",
+                                      i % 2 ? "16777216" : "16777214");
+            put_text("c.csv", text);
+            TestModel t;
+            table_model(&t, "c.csv", false);
+            const RtParam params[2] = {
+                { .path = "mu", .rank = 1, .shape = { 3 }, .fit = "mean", .where = "b.model:5" },
+                { .path = "s",
+                  .rank = 1,
+                  .shape = { 3 },
+                  .at = 3,
+                  .fit = "std",
+                  .where = "b.model:6" },
+            };
+            t.m.params = params;
+            t.m.n_params = 2;
+            t.m.real = t.inputs[0].type = types[k];
+            t.m.train.split = 0;
+            RtData *d = test_open(&t, 0, NULL);
+            double p[6];
+            float small[6];
+            rt_data_fit(d, &t.m, k ? (void *)p : (void *)small);
+            for (int i = 0; i < 6 && !k; i++)
+                p[i] = (double)small[i];
+            assert_true(p[0] == (k ? 0.1 : (double)0.1f) && p[1] == (k ? -7e9 : (double)-7e9f));
+            assert_true(p[3] == 1 && p[4] == 1);
+            const double share = (double)(rows_made / 2) / rows_made;
+            const double std = rows_made > 1 ? 2 * sqrt(share * (1 - share)) : 1;
+            assert_true(fabs(p[5] - std) < 1e-6);
+            rt_data_close(d);
+        }
+}
+
+/* Squares that a double cannot hold. */
+static void wide_columns(void **unused)
+{
+    RT_UNUSED(unused);
+    TestModel t;
+    put_text("w.csv", "1e200,1e-200,-1e300,0\n3e200,3e-200,1e300,0\n");
+    table_model(&t, "w.csv", false);
+    t.m.real = t.inputs[0].type = RT_F64;
+    t.m.train.split = 0;
+    const RtParam s = { .path = "s",
+                        .rank = 1,
+                        .shape = { 3 },
+                        .fit = "std",
+                        .where = "b.model:5" };
+    t.m.params = &s;
+    t.m.n_params = 1;
+    RtData *d = test_open(&t, 0, NULL);
+    double p[3];
+    rt_data_fit(d, &t.m, p);
+    assert_true(fabs(p[0] / 1e200 - 1) < 1e-12 && fabs(p[1] / 1e-200 - 1) < 1e-12
+                && fabs(p[2] / 1e300 - 1) < 1e-12);
+    rt_data_close(d);
+}
+
 /* Ids as real inputs: bytes into a model of reals. */
 static void tokens_as_reals(void **unused)
 {
@@ -173,6 +241,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constants_of_the_training_rows),
+        cmocka_unit_test(constant_columns),
+        cmocka_unit_test(wide_columns),
         cmocka_unit_test(doubles),
         cmocka_unit_test(tokens_as_reals),
         cmocka_unit_test(hashes_follow_the_bytes),
