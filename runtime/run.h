@@ -221,8 +221,8 @@ const char *rt_config_load(const RtModel *m, RtOptions *o, RtCheckpoint *c);
 typedef struct {               /* means of all slots over a data set or update */
     double mean[RT_MAX_SLOTS]; /* NAN where the count is 0 */
     double count[RT_MAX_SLOTS];
-    double loss; /* sum of weight * mean; an empty mean counts 0 */
-    double metric[RT_MAX_SLOTS];
+    double loss;                 /* sum of weight * mean; an empty mean counts 0 */
+    double metric[RT_MAX_SLOTS]; /* NAN: the training step does not compute its means */
     double samples;
 } RtMeans;
 

@@ -218,10 +218,34 @@ RtMeans rt_run_means(const RtModel *m, const RtStep *s)
     return means;
 }
 
+/* A training step sums the means of the loss only (weight != 0); a metric that uses another one has
+   no value there. It is found out by trying: such a metric follows the values of the others. */
+static void forget_metrics(const RtModel *m, RtMeans *means)
+{
+    static const double tries[] = { 1, INFINITY, -INFINITY };
+    double mean[RT_MAX_SLOTS], value[RT_MAX_SLOTS];
+    memcpy(mean, means->mean, sizeof mean);
+    bool all = true;
+    for (int i = 0; i < m->n_slots; i++) {
+        all = all && m->slots[i].weight != 0;
+        if (m->slots[i].weight == 0)
+            means->mean[i] = NAN;
+    }
+    for (size_t k = 0; k < sizeof tries / sizeof *tries && !all && m->n_metrics > 0; k++) {
+        for (int i = 0; i < m->n_slots; i++)
+            mean[i] = m->slots[i].weight == 0 ? tries[k] : mean[i];
+        m->metric_values(mean, value);
+        for (int i = 0; i < m->n_metrics; i++)
+            if (!(value[i] == means->metric[i]))
+                means->metric[i] = NAN;
+    }
+}
+
 RtMeans rt_run_step(RtRun *run, RtStep *s)
 {
     run->model->step(run, s);
     RtMeans means = rt_run_means(run->model, s);
+    forget_metrics(run->model, &means);
     means.samples = (double)run->state->opt->train.batch;
     return means;
 }

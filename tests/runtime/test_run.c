@@ -155,6 +155,48 @@ static void counters_advance_on_applied_updates(void **unused)
     assert_true(run->state->step == 2 && run->state->applied == 2 && run->state->samples == 12);
 }
 
+/* The step sums the loss only; `error` is counted and not summed. */
+static void step_of_the_loss(RtRun *of, RtStep *s)
+{
+    RT_UNUSED(of);
+    *s = (RtStep){ .sum = { 6, 0, 4 }, .count = { 4, 4, 4 } };
+}
+
+static void four_metrics(const double *mean, double *value)
+{
+    value[0] = mean[1];
+    value[1] = mean[0] * mean[2];
+    value[2] = mean[1] > mean[0] ? mean[1] : mean[0];
+    value[3] = 1 / mean[1];
+}
+
+static void metrics_without_a_sum_have_no_value(void **unused)
+{
+    RT_UNUSED(unused);
+    const RtMetric names[] = { { .name = "a" }, { .name = "b" }, { .name = "c" }, { .name = "d" } };
+    RtModel other = model;
+    other.metrics = names;
+    other.n_metrics = 4;
+    other.step = step_of_the_loss;
+    other.metric_values = four_metrics;
+    RtRun of = *run;
+    of.model = &other;
+    RtStep s;
+    RtMeans means = rt_run_step(&of, &s);
+    assert_true(means.loss == 3.5 && means.metric[1] == 1.5 && isnan(means.mean[1]));
+    assert_true(isnan(means.metric[0]) && isnan(means.metric[2]) && isnan(means.metric[3]));
+    RtLog log = { .fd = open("parts.jsonl", O_RDWR | O_CREAT | O_TRUNC, 0666),
+                  .steps = 9,
+                  .every = 99,
+                  .counted = 1 };
+    rt_log_step(&log, &of, &s, &means, 0.5);
+    rt_log_close(&log);
+    size_t len;
+    char *text = rt_read_file("parts.jsonl", 10000, &len);
+    assert_non_null(strstr(text, "\"train/loss\": 3.5, \"train/b\": 1.5, \"lr\": "));
+    rt_free(text);
+}
+
 static void records_are_json(void **unused)
 {
     RT_UNUSED(unused);
@@ -189,6 +231,7 @@ int main(void)
         cmocka_unit_test(a_step_has_its_rows_and_keys),
         cmocka_unit_test(seeds_are_weight_over_count),
         cmocka_unit_test(counters_advance_on_applied_updates),
+        cmocka_unit_test(metrics_without_a_sum_have_no_value),
         cmocka_unit_test(records_are_json),
     };
     return cmocka_run_group_tests_name("run", tests, set_up, tear_down);
