@@ -29,6 +29,7 @@ typedef struct {
     int (*rename)(const char *from, const char *to);
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, int mode);
+    int (*lock)(int fd); /* alone, without waiting: flock(fd, LOCK_EX | LOCK_NB) */
 } RtIo;
 extern RtMem rt_mem;
 extern RtIo rt_io;
@@ -40,6 +41,7 @@ __attribute__((format(printf, 1, 2))) void rt_warn(const char *fmt, ...);
 void *rt_alloc(size_t bytes, const char *what); /* never NULL: fails with the sizes */
 char *rt_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* allocated text */
 const char *rt_keep(char *text);        /* freed by rt_base_end */
+int rt_end(int exit_code);              /* of main: the same, or 1 where stdout failed, told */
 void rt_base_end(void);                 /* frees what rt_keep was given */
 extern void (*rt_before_message)(void); /* ends a progress line; or NULL */
 void rt_base_init(void);                /* reads RT_FAULT */
@@ -313,6 +315,12 @@ void rt_log_close(RtLog *log);
 
 void rt_threads_tame(char **argv); /* may start the program anew; first in main */
 void rt_threads_set(RtOptions *o); /* --threads, or what the machine offers */
+
+/* ---- core/lock.c ----------------------------------------------------------------------------- */
+
+/* The lock of a run directory, until the process ends; fails if another process has it. create:
+   false = only where a run left a lock file. false: there is none, nothing is locked. */
+bool rt_lock_take(const char *dir, bool create);
 
 /* ---- core/signal.c -------------------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -70,9 +71,11 @@ static int plain_rename(const char *from, const char *to) { return rename(from, 
 static int plain_unlink(const char *path) { return unlink(path); }
 static int plain_mkdir(const char *path, int mode) { return mkdir(path, (mode_t)mode); }
 
+static int plain_lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
+
 RtMem rt_mem = { plain_alloc, plain_free };
-RtIo rt_io = { plain_open,  plain_read,   plain_write,  plain_fsync,
-               plain_close, plain_rename, plain_unlink, plain_mkdir };
+RtIo rt_io = { plain_open,   plain_read,   plain_write, plain_fsync, plain_close,
+               plain_rename, plain_unlink, plain_mkdir, plain_lock };
 
 /* ---- faults on demand ----------------------------------------------------------------------- */
 
@@ -85,12 +88,13 @@ typedef enum {
     CALL_RENAME,
     CALL_UNLINK,
     CALL_MKDIR,
+    CALL_LOCK,
     CALL_ANY,
     CALL_COUNT
 } Call;
 
 static const char *const call_names[CALL_COUNT] = { "open",   "read",   "write", "fsync", "close",
-                                                    "rename", "unlink", "mkdir", "any" };
+                                                    "rename", "unlink", "mkdir", "lock",  "any" };
 
 static struct {
     long alloc_at, allocs; /* allocation that fails; made so far */
@@ -172,13 +176,15 @@ static int fault_mkdir(const char *path, int mode)
 {
     return fault_io(CALL_MKDIR) ? -1 : plain_mkdir(path, mode);
 }
+static int fault_lock(int fd) { return fault_io(CALL_LOCK) ? -1 : plain_lock(fd); }
 
 static const struct {
     const char *name;
     int error;
 } fault_errors[] = {
-    { "ENOSPC", ENOSPC }, { "EIO", EIO },       { "EINTR", EINTR }, { "EACCES", EACCES },
-    { "ENOENT", ENOENT }, { "EDQUOT", EDQUOT }, { "EROFS", EROFS }, { "EMFILE", EMFILE },
+    { "ENOSPC", ENOSPC }, { "EIO", EIO },       { "EINTR", EINTR },
+    { "EACCES", EACCES }, { "ENOENT", ENOENT }, { "EDQUOT", EDQUOT },
+    { "EROFS", EROFS },   { "EMFILE", EMFILE }, { "ENOLCK", ENOLCK },
 };
 
 static int fault_parse_error(const char *name)
@@ -244,8 +250,8 @@ void rt_base_init(void)
     for (char *one = strtok_r(copy, ",", &save); one; one = strtok_r(NULL, ",", &save))
         fault_parse_one(one);
     rt_mem = (RtMem){ fault_alloc, plain_free };
-    rt_io = (RtIo){ fault_open,  fault_read,   fault_write,  fault_fsync,
-                    fault_close, fault_rename, fault_unlink, fault_mkdir };
+    rt_io = (RtIo){ fault_open,   fault_read,   fault_write, fault_fsync, fault_close,
+                    fault_rename, fault_unlink, fault_mkdir, fault_lock };
 }
 
 /* ---- messages and time ---------------------------------------------------------------------- */
@@ -278,6 +284,27 @@ void rt_warn(const char *fmt, ...)
     va_start(args, fmt);
     message_print("warning", fmt, args);
     va_end(args);
+}
+
+/* Whoever reads the output must learn that it is not whole. A pipe that its reader has closed is no
+   failure: `| head` wanted no more. */
+int rt_end(int exit_code)
+{
+    const bool before = ferror(stdout);
+    if (fflush(stdout) == 0 && !before)
+        return exit_code;
+    if (before) { /* the reason is gone: it is asked for again */
+        (void)signal(SIGPIPE, SIG_IGN);
+        clearerr(stdout);
+        errno = 0;
+        if (fputc('\n', stdout) != EOF)
+            (void)fflush(stdout);
+    }
+    if (errno == EPIPE)
+        return exit_code;
+    rt_warn("standard output: not all of it could be written: %s",
+            errno ? strerror(errno) : "a write failed");
+    return exit_code ? exit_code : RT_EXIT_FAIL;
 }
 
 double rt_now(void)

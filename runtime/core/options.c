@@ -464,12 +464,12 @@ RtOptions rt_options_parse(const RtModel *m, int argc, char **argv)
     }
     if (o.help) {
         rt_help_print(m, &o, stdout);
-        exit(0);
+        exit(rt_end(0));
     }
     if (o.version) {
         printf("%s, compiled by gradcc from %s (crc32 %08x)\n", m->name, m->source,
                (unsigned)m->source_crc);
-        exit(0);
+        exit(rt_end(0));
     }
     return o;
 }

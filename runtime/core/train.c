@@ -26,9 +26,24 @@ typedef struct {
     int64_t validated, saved; /* last step that was, -1 = none */
     double val_loss;
     int failures; /* of saving, in a row */
+    bool locked;  /* the run directory is ours */
 } Train;
 
 /* ---- where to begin ------------------------------------------------------------------------- */
+
+static const char *shell_word(const char *text)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+-";
+    if (*text && text[strspn(text, plain)] == 0)
+        return text;
+    char *quoted = rt_alloc(4 * strlen(text) + 3, "a text"), *to = quoted;
+    *to++ = '\'';
+    for (; *text; text++)
+        to += *text == '\'' ? sprintf(to, "'\\''") : sprintf(to, "%c", *text);
+    *to = '\'';
+    return rt_keep(quoted);
+}
 
 /* The run directory of a path given to --resume: itself, or the parent of step-... */
 static const char *run_directory_of(const char *path)
@@ -44,41 +59,59 @@ static const char *run_directory_of(const char *path)
     return base == 0 ? "." : rt_keep(rt_printf("%.*s", base > 1 ? (int)base - 1 : 1, path));
 }
 
-static void resolve_resume(Train *t)
+/* Where the run writes, and what it goes on from, but for --resume auto. */
+static void set_directory(Train *t)
 {
     RtOptions *o = t->o;
     const bool out_given = (o->given >> rt_option_index("out") & 1u) != 0;
     const bool write = strcmp(o->train.out, "none") != 0;
-    const char *own = o->train.out;
-    if (strcmp(o->resume, "auto") == 0) {
-        if (write && rt_checkpoint_exists(own))
-            t->from = own;
-    } else if (strcmp(o->resume, "none") != 0) {
+    if (strcmp(o->resume, "none") != 0 && strcmp(o->resume, "auto") != 0) {
         t->from = o->resume;
         if (!out_given)
             o->train.out = run_directory_of(o->resume);
     }
     t->dir = write ? o->train.out : NULL;
-    if (!t->dir || o->dry_run || !rt_checkpoint_exists(t->dir))
+}
+
+static void resolve_auto(Train *t)
+{
+    if (strcmp(t->o->resume, "auto") == 0 && t->dir && rt_checkpoint_exists(t->dir))
+        t->from = t->dir;
+}
+
+/* A directory with checkpoints goes on from one of them, or it stays as it is. */
+static void check_directory(const Train *t)
+{
+    if (!t->dir || t->o->dry_run)
         return;
     const bool same = t->from && strcmp(run_directory_of(t->from), run_directory_of(t->dir)) == 0;
-    if (!t->from || !same)
+    if (!same && rt_checkpoint_exists(t->dir))
         rt_fail(RT_EXIT_USAGE,
                 "%s holds the checkpoints of a run; they are not overwritten\nhint: "
                 "go on with --resume auto, or choose another --out DIR",
                 t->dir);
 }
 
+static void tell_crash(const Train *t)
+{
+    char *crash = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
+    if (crash && !t->from && rt_checkpoint_exists(crash))
+        printf("note     %s holds the state before a step that was not finite; --resume %s goes on "
+               "from it\n",
+               crash, shell_word(crash));
+    rt_free(crash);
+}
+
 /* Going back in a run would mix its old later checkpoints with the new ones. */
-static void check_newest(const Train *t, const RtCheckpoint *from)
+static void check_newest(const Train *t, int64_t step)
 {
     RtCheckpoint newest = { .step = -1 };
     if (t->dir && rt_checkpoint_exists(t->dir) && rt_run_find(t->m, t->dir, 0, &newest)
-        && newest.step > from->step)
+        && newest.step > step)
         rt_fail(RT_EXIT_USAGE,
                 "%s goes on to step %lld; it is not taken back to step %lld\nhint: "
                 "--resume %s --out DIR begins another run there",
-                t->dir, (long long)newest.step, (long long)from->step, t->from);
+                t->dir, (long long)newest.step, (long long)step, t->from);
 }
 
 static void print_resume(const char *dir, const RtCheckpoint *c)
@@ -97,7 +130,7 @@ static void adopt_checkpoint(Train *t)
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
     if (strcmp(dir, t->from) == 0) /* one of several was named */
-        check_newest(t, &c);
+        check_newest(t, c.step);
     print_resume(dir, &c);
     rt_config_adopt(t->m, t->o, c.config, stdout);
     t->from = dir;
@@ -187,6 +220,15 @@ static void make_directories(const char *path)
     rt_free(part);
 }
 
+/* Another process may have run there between the first look and the lock. */
+static void lock_directory(Train *t)
+{
+    if (t->locked)
+        return;
+    t->locked = rt_lock_take(t->dir, true);
+    check_directory(t);
+}
+
 static void write_config(const Train *t)
 {
     char *path = rt_printf("%s/config.json", t->dir);
@@ -228,20 +270,6 @@ static void save(Train *t)
                 "of step %lld",
                 SAVE_FAILURES, (long long)t->saved);
     }
-}
-
-static const char *shell_word(const char *text)
-{
-    static const char plain[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+-";
-    if (*text && text[strspn(text, plain)] == 0)
-        return text;
-    char *quoted = rt_alloc(4 * strlen(text) + 3, "a text"), *to = quoted;
-    *to++ = '\'';
-    for (; *text; text++)
-        to += *text == '\'' ? sprintf(to, "'\\''") : sprintf(to, "%c", *text);
-    *to = '\'';
-    return rt_keep(quoted);
 }
 
 static void print_go_on(const Train *t, bool more_steps)
@@ -372,7 +400,13 @@ static void prepare(Train *t)
     const RtModel *m = t->m;
     RtOptions *o = t->o;
     rt_threads_set(o);
-    resolve_resume(t);
+    set_directory(t);
+    if (t->dir && !o->dry_run) /* before its checkpoints are looked at */
+        t->locked = rt_lock_take(t->dir,
+                                 strcmp(o->resume, "none") != 0 && rt_checkpoint_exists(t->dir));
+    resolve_auto(t);
+    check_directory(t);
+    tell_crash(t);
     adopt_checkpoint(t);
     rt_options_settle(m, o);
     if (o->train.steps < 1)
@@ -389,7 +423,7 @@ static void prepare(Train *t)
     const int use = RT_USE_TRAIN | (o->train.eval_every > 0 ? RT_USE_EVAL : 0);
     rt_memory_check(m, o, use);
     if (o->dry_run)
-        exit(0);
+        exit(rt_end(0));
 
     t->run = rt_run_create(m, o, t->data, use);
     const char *loaded = NULL;
@@ -406,6 +440,7 @@ static void prepare(Train *t)
     }
     if (t->dir) {
         make_directories(t->dir);
+        lock_directory(t);
         rt_checkpoint_clean(t->dir, loaded);
         write_config(t);
     }
@@ -475,5 +510,5 @@ int rt_main(const RtModel *model, int argc, char **argv)
     case RT_DO_GENERATE: code = rt_do_generate(model, &options); break;
     }
     rt_base_end();
-    return code;
+    return rt_end(code);
 }

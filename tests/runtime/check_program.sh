@@ -188,6 +188,49 @@ stopped interrupted INT 130
 stopped terminated TERM 75
 stopped requeued USR1 75
 
+# ---- one process in a run directory -------------------------------------------------------------
+./bigram --out shared --steps 2000000000 --eval 0 --save 50000 --log 100000000 > shared.out 2> shared.err &
+pid=$!
+for _ in $(seq 200); do [ -e shared/step-00050000/manifest.json ] && break; sleep 0.05; done
+kill -STOP $pid; ls -l --time-style=full-iso shared shared/step-* > before
+says locked-fresh 1 "shared: process $pid on" ./bigram --out shared
+says locked-resume 1 "choose another --out DIR" ./bigram --out shared --resume auto
+says locked-resume-path 1 "is training there" ./bigram --resume shared
+says locked-dry-run 0 "memory   parameters" ./bigram --out shared --dry-run
+ls -l --time-style=full-iso shared shared/step-* > after
+same locked-untouched before after
+kill -KILL $pid; kill -CONT $pid; wait $pid 2> /dev/null
+n=$(ls -d shared/step-* | tail -n 1); n=$((10#${n#shared/step-}))
+says stale-lock 0 "resume   shared/step-" ./bigram --out shared --resume auto --steps $((n + 1)) --log 1
+rm -rf shared
+says no-locks 0 "step    60/60" env RT_FAULT=io:lock:1:ENOLCK ./bigram --out nolock
+grep -q 'nolock/run.lock: cannot be locked: No locks available; see to it' said.err &&
+    ok no-locks-is-told || bad no-locks-is-told "$(cat said.err)"
+./bigram --out pair --steps 3000 > pair1.out 2> pair1.err & a=$!
+./bigram --out pair --steps 3000 > pair2.out 2> pair2.err & b=$!
+wait $a; a=$?; wait $b; b=$?                    # whoever is second is refused, or finds a whole run
+[ $((a + b)) -ge 1 ] && [ $((a * b)) -eq 0 ] && cat pair?.err | grep -q 'pair: .*training there\|pair holds' &&
+    [ "$(grep -c restart pair/metrics.jsonl)" = 1 ] && ok pair || bad pair "$a, $b: $(cat pair?.err)"
+
+# ---- what is printed arrives, or the exit code says so -------------------------------------------
+full() {                                        # full NAME COMMAND...: with a full disk as stdout
+    local name=$1 rc; shift
+    "$@" > /dev/full 2> full.err; rc=$?
+    [ $rc -eq 1 ] && grep -q 'standard output: not all of it could be written: No space' full.err &&
+        ok "$name" || bad "$name" "exit code $rc: $(tail -n 1 full.err)"
+}
+full full-help ./linear --help
+full full-version ./linear --version
+full full-dry-run ./linear --dry-run
+full full-eval ./bigram eval --out one
+full full-generate ./bigram generate --out one --tokens 9
+full full-done ./bigram --out one --resume auto
+full full-train ./bigram --out fulltrain
+same full-train-is-whole "$(weights one 60)" "$(weights fulltrain 60)"
+(./bigram --out piped; echo $? > piped.rc) 2> piped.err | head -n 1 > piped.out
+[ "$(cat piped.rc)" = 0 ] && same reader-is-gone "$(weights one 60)" "$(weights piped 60)" ||
+    bad reader-is-gone "exit code $(cat piped.rc): $(tail -n 1 piped.err)"
+
 # ---- faults -------------------------------------------------------------------------------------
 says nonfinite 1 "step 11: the loss is nan and gradients that are not finite: table (bigram.model:4)" \
     ./broken --out broken.run
@@ -199,6 +242,8 @@ says nonfinite-replayed 1 "the first value that is not finite: d_table[V,V], ste
 [ "$(grep -c '^trace' said.err)" = 2 ] && grep -q '^trace .*logits .*nan 0  inf 0' said.err &&
     grep -q '^trace .*d_table .*nan 0  inf 1' said.err && ok trace || bad trace "$(head -n 3 said.err)"
 same crash-checkpoint "$(weights broken.run/crash 10)" "$(weights ten 10)"
+says crash-is-told 0 "note     broken.run/crash holds the state before a step that was not finite" \
+    ./bigram --out broken.run --resume auto
 loop() {                                        # loop NAME PREFIX SUFFIX: fail call 1, 2, 3, ... in turn
     local n rc
     for n in $(seq 1 20) $(seq 23 3 400); do
