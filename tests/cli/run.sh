@@ -77,7 +77,9 @@ expect output-nowhere 1 "cannot write $work/no/tiny: No such file or directory" 
     "$g" "$t" -o "$work/no/tiny"
 expect output-special 1 'cannot write /dev/null: it is no regular file' "$g" "$t" -o /dev/null
 expect output-huge 1 'File too large' sh -c "trap '' XFSZ; ulimit -f 16; '$g' '$t' -o '$work/tiny'"
+expect output-special-hint 1 'hint: --emit=c -o /dev/null writes the C only' "$g" "$t" -o /dev/null
 expect directory-output 1 "cannot write $work: it is a directory" "$g" "$t" -o "$work"
+expect directory-output-hint 1 'hint: name the program with -o' "$g" "$t" -o "$work"
 
 # A mistake of ours: what gradcc takes for the runtime's header makes the C wrong.
 mkdir -p "$work/y/share/gradcc" "$work/y/include/gradcc" "$work/y/lib/gradcc" "$work/y/bin"
@@ -119,9 +121,13 @@ cd - > /dev/null || exit
 mkdir -p "$work/x/bin" "$work/x/share/gradcc"
 cp "$g" "$work/x/bin/"
 expect no-prelude 1 'prelude.model is not beside this gradcc' "$work/x/bin/gradcc" --emit=c "$t"
+expect no-prelude-hint 1 'hint: build gradcc with make, or install it with make install' \
+    "$work/x/bin/gradcc" --emit=c "$t"
 cp models/prelude.model "$work/x/share/gradcc/"
 expect moved 0 'const RtModel tiny' "$work/x/bin/gradcc" --emit=c "$t"
 expect no-runtime 1 'the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc' \
+    "$work/x/bin/gradcc" "$t" -o "$work/tiny"
+expect no-runtime-hint 1 'hint: build it with make, install it with make install' \
     "$work/x/bin/gradcc" "$t" -o "$work/tiny"
 
 # All or nothing: after an error the old file is as it was, and nothing else lies there.

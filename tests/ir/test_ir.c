@@ -197,6 +197,8 @@ static void test_round_trip(const char *path)
 #define HEAD        "dim T = 4\nconst C = 3\n"
 #define BODY(lines) HEAD "graph f(x: f64[T,C], i: i32[T], b: bool[T]) {\n" lines "}\n"
 
+#define TEN         ", x, x, x, x, x, x, x, x, x, x"
+
 static const struct {
     const char *name, *text, *where, *message;
 } mistakes[] = {
@@ -248,6 +250,15 @@ static const struct {
     { "result twice", BODY("  return x\n  return i\n"), "m.ir:3:7", "same result appears twice" },
     { "no results", BODY("  %y = loop s trip [2] (; ; a = x; k) {\n  }\n"), "m.ir:4:8",
       "loop: a loop without results does nothing" },
+    { "number", BODY("  %y = const x : f64[]\n"), "m.ir:4:14", "a number is wanted here" },
+    { "whole", BODY("  %y = slice x lo [0,0.5] : f64[T,C]\n"), "m.ir:4:22",
+      "a whole number is wanted here" },
+    { "value", BODY("  %y = exp 3 : f64[T,C]\n"), "m.ir:4:12", "a value is wanted here" },
+    { "one dim", BODY("  %y = dim [T,C] : f64[]\n"), "m.ir:4:12", "one dim is wanted here" },
+    { "bracket", "graph f[\n", "m.ir:1:8", "'(' is wanted here" },
+    { "many operands",
+      BODY("  %y = concat x" TEN TEN TEN TEN TEN TEN ", x, x, x, x axis 0 : f64[T,C]\n"),
+      "m.ir:4:8", "more than 64 operands" },
 };
 
 static void test_messages(void)
