@@ -110,7 +110,29 @@ TRANSPOSES(transpose_cast)
     d_in[0] = real ? ir_cast(a->g, a->d_out[0], from, a->at) : NULL;
 }
 
+/* The gradient of what is stored in 16 bits is stored so too; that of a parameter adds up in 32. In
+   a loop, a slice is a parameter of the stack or a step of an input. */
+TRANSPOSES(transpose_narrow)
+{
+    const Node *in = a->n->in[0];
+    const bool whole = in->op == OP_PARAM || (in->op == OP_ARG && in->attr.arg == ARG_SLICE);
+    d_in[0] = whole ? a->d_out[0] : ir_unary(a->g, a->n->op, a->d_out[0], a->at);
+}
+
 /* ---- values -------------------------------------------------------------------------------- */
+
+/* a in a format of `digits` significant bits and exponents from `least` to `most`, as IEEE 754
+   rounds: to the nearest, ties to even, gradually to 0, above the largest to infinity. */
+static double round_to(double a, int digits, int least, int most)
+{
+    int exponent;
+    if (a == 0 || !isfinite(a))
+        return a;
+    frexp(a, &exponent); /* |a| in [2^(exponent - 1), 2^exponent) */
+    const int last = (exponent - 1 < least ? least : exponent - 1) - (digits - 1);
+    const double rounded = ldexp(nearbyint(ldexp(a, -last)), last);
+    return fabs(rounded) >= ldexp(1, most + 1) ? copysign(INFINITY, a) : rounded;
+}
 
 static double value_unary(Op op, double a)
 {
@@ -130,6 +152,8 @@ static double value_unary(Op op, double a)
     case OP_FLOOR: return floor(a);
     case OP_NOT: return a == 0;
     case OP_STOP: return a;
+    case OP_BF16: return round_to(a, 8, -126, 127);
+    case OP_F16: return round_to(a, 11, -14, 15);
     default: bug("%s has no value of one operand", op_row(op)->name);
     }
 }

@@ -42,6 +42,7 @@ SHAPE(shape_where);
 CHECK(check_cast);
 TRANSPOSES(transpose_where);
 TRANSPOSES(transpose_cast);
+TRANSPOSES(transpose_narrow);
 EVAL(eval_point);
 EVAL(eval_cast);
 

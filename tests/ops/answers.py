@@ -313,6 +313,44 @@ case(
     extra=["no-gradient"],
 )
 
+# Rounding: the values exactly (their gradient is cut off here), and the gradient, which takes no
+# notice of the steps, against differences over a width at which they do not show.
+
+
+def bf16(v):
+    bits = np.float32(v).view(np.uint32).astype(np.uint64)
+    bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+    return bits.astype(np.uint32).view(np.float32).astype(float)
+
+
+special = [1.00390625, 1.01171875, -3.14159265, 65519, 65504, 1e-7, 2.98e-8, 1e-40, 0.1, -0.0]
+wide = [1.75, -2.5, 3.1, -0.7]
+for op, f in [("bf16", bf16), ("f16", lambda v: np.float16(v).astype(float))]:
+    case(
+        op,
+        op,
+        "dim N = 4, dim S = 10",
+        "x: f64[S]",
+        f"%r = {op} x : f64[S]\n%y = stop_gradient %r : f64[S]",
+        "%y",
+        {"x": special},
+        [[f(v) for v in special]],
+        extra=["no-gradient"],
+        tolerance=1e-300,
+    )
+    case(
+        op,
+        op + "_through",
+        "dim N = 4, dim S = 10",
+        "a: f64[N]",
+        f"%y = {op} a : f64[N]",
+        "%y",
+        {"a": wide},
+        [[f(v) for v in wide]],
+        step=1,
+        tolerance=0.02,
+    )
+
 # ---- reductions, products ------------------------------------------------------------------------
 
 x = np.round(rng.permutation(24) * 0.11 - 1.2, 2).reshape(2, 3, 4)
