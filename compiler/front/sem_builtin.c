@@ -39,10 +39,10 @@ static bool scalar_arg(Sem *s, const Ast *call, const char *name, double *v)
     if (!a)
         return true;
     const Thing *t = sem_eval(s, a);
-    if (thing_number(t, v))
+    if (thing_number(t, v) && *v != 0)
         return true;
     if (t->kind != THING_POISON)
-        sem_error(s, a->span, "%s must be a number known while compiling", name);
+        sem_error(s, a->span, "%s must be a number known while compiling, not 0", name);
     return false;
 }
 
@@ -323,6 +323,7 @@ static const Builtin builtins[] = {
     { "cross_entropy", "cross_entropy(logits, labels)", 2, 2, "", apply_cross_entropy },
     { "attention", "attention(q, k, v, causal: false, scale: 1/sqrt(D))", 3, 3, "causal scale",
       apply_attention },
+    { "require", "require(condition)", 1, 1, "", builtin_require },
     { "grad", "grad(y, x)", 2, 2, "", apply_grad },
 };
 

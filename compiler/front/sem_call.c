@@ -206,7 +206,8 @@ bool sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *int
     bool fine = true;
     for (int i = 0; i < formals->len; i++) {
         value[i] = given[i] ? sem_eval(s, given[i]) : NULL;
-        fine = fine && !(value[i] && value[i]->kind == THING_POISON);
+        fine = fine && !(value[i] && value[i]->kind == THING_POISON)
+               && (!value[i] || sem_check_size_argument(s, d, formals->at[i], value[i], given[i]));
     }
     for (int i = 0; fine && i < formals->len; i++) {
         const Ast *f = formals->at[i];

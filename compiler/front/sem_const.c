@@ -55,6 +55,23 @@ static void claim_divides(Sem *s, const Claim *claim, Span at)
     add_constraint(s, c);
 }
 
+static void not_whole(Sem *s, const Thing *t, const Ast *a, const char *what)
+{
+    const char *number = sem_number_text(s, t->real);
+    if (a->kind == AST_NUMBER) {
+        sem_error(s, a->span, "%s must be a whole number, not %s", what, number);
+    } else if (a->kind == AST_NAME) {
+        Diag *d = sem_error(s, a->span, "%s must be a whole number, but %s is real (%s)", what,
+                            a->name, number);
+        if (t->span.file != a->span.file || t->span.lo != a->span.lo)
+            sem_note(s, d, t->span, "%s is declared here", a->name);
+    } else {
+        sem_error(s, a->span, "%s must be a whole number, not %s = %s", what,
+                  ast_expr_text(s->cx, a), number);
+    }
+    sem_poison_constants(s, a);
+}
+
 const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what)
 {
     switch (t->kind) {
@@ -63,13 +80,7 @@ const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what)
         for (const Claim *c = t->claims; c; c = c->next)
             claim_divides(s, c, a->span);
         return t->dim;
-    case THING_REAL:
-        if (a->kind == AST_NUMBER)
-            sem_error(s, a->span, "%s must be a whole number, not %g", what, t->real);
-        else
-            sem_error(s, a->span, "%s must be a whole number, not %s = %g", what,
-                      ast_expr_text(s->cx, a), t->real);
-        return NULL;
+    case THING_REAL: not_whole(s, t, a, what); return NULL;
     case THING_VALUE: {
         Diag *d = sem_error(s, a->span, "%s must be known from sizes, not computed from data",
                             what);
@@ -223,18 +234,27 @@ static Thing *dim_binary(Sem *s, const Ast *a, const Thing *l, const Thing *r)
     return t;
 }
 
+static Thing *finite_real(Sem *s, const Ast *a, double v)
+{
+    if (isfinite(v))
+        return thing_real(s, v, a->span);
+    sem_error(s, a->span, "%s is not a finite number", ast_expr_text(s->cx, a));
+    return thing_poison(s);
+}
+
 static Thing *real_binary(Sem *s, const Ast *a, double x, double y)
 {
+    bool divides = a->op == AST_DIV || a->op == AST_FLOOR_DIV || a->op == AST_MOD;
+    if (divides && y == 0)
+        return division_by_zero(s, a);
     switch (a->op) {
-    case AST_ADD: return thing_real(s, x + y, a->span);
-    case AST_SUB: return thing_real(s, x - y, a->span);
-    case AST_MUL: return thing_real(s, x * y, a->span);
-    case AST_DIV: return y == 0 ? division_by_zero(s, a) : thing_real(s, x / y, a->span);
-    case AST_FLOOR_DIV:
-        return y == 0 ? division_by_zero(s, a) : thing_real(s, floor(x / y), a->span);
-    case AST_MOD:
-        return y == 0 ? division_by_zero(s, a) : thing_real(s, x - y * floor(x / y), a->span);
-    case AST_POW: return thing_real(s, pow(x, y), a->span);
+    case AST_ADD: return finite_real(s, a, x + y);
+    case AST_SUB: return finite_real(s, a, x - y);
+    case AST_MUL: return finite_real(s, a, x * y);
+    case AST_DIV: return finite_real(s, a, x / y);
+    case AST_FLOOR_DIV: return finite_real(s, a, floor(x / y));
+    case AST_MOD: return finite_real(s, a, x - y * floor(x / y));
+    case AST_POW: return finite_real(s, a, pow(x, y));
     case AST_EQ: return thing_bool(s, x == y, a->span);
     case AST_NE: return thing_bool(s, x != y, a->span);
     case AST_LT: return thing_bool(s, x < y, a->span);

@@ -43,6 +43,11 @@ Expr *sem_to_value(Sem *s, Thing *t, DType like, const Ast *a)
     case THING_RANGE:
         if (!sem_no_mixing(s, a->span, t->to, "the numbers of samples"))
             return NULL;
+        if (dim_same(t->dim, t->to)) {
+            sem_error(s, a->span, "the range %s has no numbers: it is no value",
+                      ast_expr_text(s->cx, a));
+            return NULL;
+        }
         return expr_iota(s, t->dim, t->to, a->span);
     case THING_INSTANCE:
     case THING_STACK:

@@ -209,7 +209,7 @@ Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const ch
     d->building = false;
     s->declaring = before;
     frame_pop(s);
-    return inst;
+    return f.failed ? NULL : inst;
 }
 
 /* dense[4, 2]: the layers of the prelude that take as many sizes. */
@@ -457,7 +457,10 @@ void sem_declare_statement(Sem *s, const Ast *a)
     case AST_FOR:
     case AST_SCAN:
     case AST_ASSIGN:
-        if (declares(a)) {
+        if (sem_is_requirement(s, a) && names_known_in(s, &a->value->args)) {
+            if (sem_eval(s, a->value)->kind == THING_POISON)
+                s->frame->failed = true;
+        } else if (declares(a)) {
             Diag *d = sem_error(s, a->span, "a layer or parameter cannot be declared in a loop");
             sem_hint(d, "declare a stack before the loop: h : layer[...] * count");
         }

@@ -146,10 +146,24 @@ static bool over_arg(Sem *s, const Ast *call, const Type *t, int *axis)
     return !over || sem_find_axis(s, over, t, axis);
 }
 
+/* d, or NULL after an error: d is known and below 1. */
+static const Dim *at_least_one(Sem *s, const Ast *a, const Dim *d, const char *what)
+{
+    int64_t v;
+    if (!d || !dim_value(d, &v) || v >= 1)
+        return d;
+    sem_error(s, a->span, "%s must be at least 1, not %s", what, sem_dim_text(s, d));
+    return NULL;
+}
+
 static const Dim *part_size(Sem *s, const Ast *call, const Thing *parts, const Dim *whole, int i)
 {
-    if (parts->kind == THING_TUPLE)
-        return thing_to_dim(s, parts->items.at[i], call_arg(call, 1), "the size of a part");
+    if (parts->kind == THING_TUPLE) {
+        const Ast *list = call_arg(call, 1);
+        const Ast *a = list->kind == AST_LIST ? list->items.at[i] : list;
+        return at_least_one(s, a, thing_to_dim(s, parts->items.at[i], a, "the size of a part"),
+                            "the size of a part");
+    }
     const Dim *size = dim_exact_div(s->dims, whole, parts->dim);
     if (!size)
         sem_error(s, call->span, "%s cannot be split into %s equal parts", sem_dim_text(s, whole),
@@ -330,7 +344,9 @@ Thing *builtin_size(Sem *s, const Ast *call)
 
 Thing *builtin_iota(Sem *s, const Ast *call)
 {
-    const Dim *n = sem_eval_dim(s, call_arg(call, 0), "the size of iota");
+    const Ast *a = call_arg(call, 0);
+    const Dim *n = sem_eval_dim(s, a, "the size of iota");
+    n = at_least_one(s, a, n, "the size of iota");
     if (!n || !sem_no_mixing(s, call->span, n, "the numbers of samples"))
         return thing_poison(s);
     return thing_value(s, expr_iota(s, dim_const(s->dims, 0), n, call->span));

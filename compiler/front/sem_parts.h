@@ -218,8 +218,9 @@ bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, cons
 const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b);
 bool sem_find_axis(Sem *s, const Ast *a, const Type *t, int *axis); /* name or number */
 bool sem_find_axes(Sem *s, const Ast *a, const Type *t, int *n, int *axes);
-int sem_batch_axis(const Type *t); /* -1 = none */
-bool sem_is_one(const Dim *d);     /* the literal 1 */
+int sem_batch_axis(const Type *t);               /* -1 = none */
+void sem_poison_constants(Sem *s, const Ast *a); /* of a size that is reported */
+bool sem_is_one(const Dim *d);                   /* the literal 1 */
 
 /* ---- sem_value.c: making Exprs ------------------------------------------------------------- */
 
@@ -299,6 +300,14 @@ Thing *builtin_pad(Sem *s, const Ast *call);
 Thing *builtin_fill(Sem *s, const Ast *call);
 Thing *builtin_size(Sem *s, const Ast *call);
 Thing *builtin_iota(Sem *s, const Ast *call);
+
+/* ---- sem_require.c: what numbers must be --------------------------------------------------- */
+
+Thing *builtin_require(Sem *s, const Ast *call);
+bool sem_is_requirement(const Sem *s, const Ast *a);
+bool sem_check_size_argument(Sem *s, const Decl *d, const Ast *formal, const Thing *t,
+                             const Ast *given);
+const char *sem_number_text(Sem *s, double v); /* "4.0", "0.25": with a point */
 
 /* ---- sem_layer.c: building layers ---------------------------------------------------------- */
 

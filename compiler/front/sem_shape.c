@@ -46,17 +46,17 @@ bool sem_type_dtype(Sem *s, const Ast *type, DType *dtype)
 }
 
 /* The constants of a size that is wrong: it is told once, not at each place that uses them. */
-static void poison_constants(Sem *s, const Ast *a)
+void sem_poison_constants(Sem *s, const Ast *a)
 {
     if (!a)
         return;
-    poison_constants(s, a->left);
-    poison_constants(s, a->right);
+    sem_poison_constants(s, a->left);
+    sem_poison_constants(s, a->right);
     Scope *sc = a->kind == AST_NAME && s->frame ? s->frame->scope : NULL;
     for (; sc; sc = sc->parent) {
         const Thing *t = scope_find_here(sc, a->name);
         int64_t v;
-        if (t && thing_whole(t, &v)) {
+        if (t && (t->kind == THING_REAL || thing_whole(t, &v))) {
             scope_set(s, sc, a->name, thing_poison(s));
             return;
         }
@@ -71,7 +71,7 @@ static const Dim *eval_size(Sem *s, const Ast *a, const char *what)
         Diag *diag = sem_error(s, a->span, "size %s of %s must be at least 1", sem_dim_text(s, d),
                                what);
         sem_note_dim(s, diag, d);
-        poison_constants(s, a);
+        sem_poison_constants(s, a);
         return NULL;
     }
     return d;

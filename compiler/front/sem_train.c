@@ -183,8 +183,8 @@ static void optimizer(Sem *s, const Ast *a)
     } else {
         if (c.value[1])
             betas(s, c.value[1]);
-        if (c.value[2])
-            train_number(s, c.value[2], "eps", 0, 1, &t->eps);
+        if (c.value[2] && train_number(s, c.value[2], "eps", 0, 1, &t->eps) && t->eps == 0)
+            sem_error(s, c.value[2]->span, "eps must be above 0: a gradient of 0 is divided by it");
     }
     if (c.value[3])
         train_number(s, c.value[3], "weight_decay", 0, HUGE_VAL, &t->weight_decay);
