@@ -122,7 +122,8 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
 const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
                                int n_state, RtCheckpoint *c);
 /* The directory that rt_checkpoint_load would load, and its manifest. Nothing is kept of its first
-   n_files files (1 parameters, 2 state too), but they are read and must be whole. */
+   n_files files (1 parameters, 2 state too), but they are read and must be whole, and the
+   parameters those of the model. */
 const char *rt_checkpoint_find(const char *path, const RtModel *m, int n_files, RtCheckpoint *c);
 bool rt_checkpoint_exists(const char *dir);
 /* Removes left-over temporary folders, with a message; not the one that was loaded (or NULL). */

@@ -167,8 +167,8 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
     if (rt_io.mkdir(dir, 0777) && errno != EEXIST)
         rt_warn("%s: no checkpoint was saved: the directory cannot be made: %s; training goes on",
                 dir, strerror(errno));
-    else if (s.metadata.failed || !ck_list_make(&s.params, m, (void *)(uintptr_t)p, NULL, 0)
-             || !ck_list_make(&s.state, m, NULL, state, n_state))
+    else if (s.metadata.failed || !ck_list_params(&s.params, m, (void *)(uintptr_t)p)
+             || !ck_list_state(&s.state, m, state, n_state))
         rt_warn("%s: no checkpoint was saved: out of memory; training goes on", dir);
     else if (save_has_room(dir, st_size(&s.params) + st_size(&s.state)))
         failed = save_run(&s);

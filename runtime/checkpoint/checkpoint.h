@@ -68,8 +68,10 @@ CkFoundList ck_found_list(const char *dir); /* complete checkpoints, newest firs
 bool ck_missing(int error);                 /* nothing is there: no failure */
 int ck_remove_directory(const char *path);  /* with its files; 0, or -1 with errno */
 
-/* The tensors of the model: with p the parameters, without it their state. false: no memory. */
-bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *state, int n_state);
+/* The tensors of the model: its parameters (p NULL: names and shapes only), or their optimizer
+   state. false: no memory. */
+bool ck_list_params(CkList *list, const RtModel *m, void *p);
+bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state);
 void ck_list_free(CkList *list);
 
 /* ---- safetensors.c --------------------------------------------------------------------------- */
@@ -117,7 +119,7 @@ typedef struct {
     CkFile file[CK_FILES];
     int n_files;
     uint32_t source_crc;
-    char source[256];
+    char model[256], source[256];
     RtCheckpoint c; /* vocab, config: allocated, or NULL */
 } CkManifest;
 

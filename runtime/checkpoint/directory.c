@@ -176,7 +176,7 @@ static bool list_add(CkList *list, const RtModel *m, const char *prefix, void *f
             memcpy(t->name, prefix, strlen(prefix));
             memcpy(t->name + strlen(prefix), name, strlen(name) + 1);
             memcpy(t->shape, q->shape, sizeof t->shape);
-            t->at = (char *)flat + (size_t)rt_param_at(q, r) * real;
+            t->at = flat ? (char *)flat + (size_t)rt_param_at(q, r) * real : NULL;
         }
     return true;
 }
@@ -189,22 +189,35 @@ void ck_list_free(CkList *list)
     *list = (CkList){ 0 };
 }
 
-/* n_state 0: the parameters themselves; else their optimizer state. false: out of memory. */
-bool ck_list_make(CkList *list, const RtModel *m, void *p, const RtStateTensor *state, int n_state)
+/* An empty list with room for n times the parameters; false: out of memory. */
+static bool list_begin(CkList *list, const RtModel *m, int n)
 {
     ptrdiff_t one = 0;
     for (int i = 0; i < m->n_params; i++)
         one += rt_param_repeats(&m->params[i]);
     *list = (CkList){ .dtype = m->real == RT_F64 ? "F64" : "F32" };
-    list->tensor = rt_mem.alloc((size_t)(one * (p ? 1 : n_state)) * sizeof *list->tensor + 1);
-    bool good = list->tensor;
-    if (p)
-        good = good && list_add(list, m, "", p);
-    for (int i = 0; i < n_state && !p; i++)
-        good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i].at);
+    list->tensor = rt_mem.alloc((size_t)(one * n) * sizeof *list->tensor + 1);
+    return list->tensor;
+}
+
+static bool list_end(CkList *list, bool good)
+{
     if (good)
         qsort(list->tensor, (size_t)list->n, sizeof *list->tensor, by_name);
     else
         ck_list_free(list);
     return good;
+}
+
+bool ck_list_params(CkList *list, const RtModel *m, void *p)
+{
+    return list_end(list, list_begin(list, m, 1) && list_add(list, m, "", p));
+}
+
+bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state)
+{
+    bool good = list_begin(list, m, n_state);
+    for (int i = 0; i < n_state; i++)
+        good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i].at);
+    return list_end(list, good);
 }

@@ -17,7 +17,7 @@ typedef struct {
     CkManifest manifest;
     CkList want[2]; /* parameters; optimizer state */
     StFile file[2];
-    int n; /* files to read: 1 without the state */
+    int n, matched; /* files to read: 1 without the state; those compared with the model */
 } Load;
 
 /* ---- differences ----------------------------------------------------------------------------- */
@@ -92,16 +92,31 @@ static void match_file(StFile *f, const CkList *want, Differences kinds[3])
     rt_free(have);
 }
 
-/* Every name, shape and type of both files at once; false: they differ, and the text says how. */
+/* "A: the checkpoint is of another model" and of which; its length */
+static size_t other_model_text(const Load *l, CkProblem *problem)
+{
+    const CkManifest *has = &l->manifest;
+    const size_t n = (size_t)snprintf(problem->text, sizeof problem->text,
+                                      "%s: the checkpoint is of another model: ", l->dir);
+    if (strcmp(has->model, l->m->name) == 0)
+        return n
+               + (size_t)snprintf(problem->text + n, sizeof problem->text - n,
+                                  "of %s (%s) with other parameters", has->model, has->source);
+    return n
+           + (size_t)snprintf(problem->text + n, sizeof problem->text - n,
+                              "of %s (%s), this program is %s (%s)", has->model, has->source,
+                              l->m->name, l->m->source);
+}
+
+/* Every name, shape and type of all files at once; false: they differ, and the text says how. */
 static bool match_all(Load *l, CkProblem *problem)
 {
     Differences kinds[3] = { { .title = "the model has, the checkpoint has not" },
                              { .title = "the checkpoint has, the model has not" },
                              { .title = "changed" } };
-    for (int i = 0; i < l->n; i++)
+    for (int i = 0; i < l->n && i < l->matched; i++)
         match_file(&l->file[i], &l->want[i], kinds);
-    size_t n = (size_t)snprintf(problem->text, sizeof problem->text,
-                                "%s: the checkpoint is of another model", l->dir);
+    size_t n = other_model_text(l, problem);
     bool good = true;
     for (int i = 0; i < 3; i++) {
         if (kinds[i].count == 0 || n >= sizeof problem->text)
@@ -142,18 +157,18 @@ static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
 }
 
 /* All files of one directory; false: damaged. A whole one of another model ends the program. */
-static bool load_files(Load *l, bool match, CkProblem *problem)
+static bool load_files(Load *l, CkProblem *problem)
 {
     const CkPath path[2] = { ck_path("%s/%s", l->dir, CK_MODEL_FILE),
                              ck_path("%s/%s", l->dir, CK_STATE_FILE) };
     CkProblem differences;
     const CkPath manifest = ck_path("%s/%s", l->dir, CK_MANIFEST_FILE);
     bool good = manifest_read(manifest.text, &l->manifest, problem);
-    if (good && !match && l->n == 2 && !manifest_file(&l->manifest, CK_STATE_FILE))
+    if (good && l->matched < l->n && l->n == 2 && !manifest_file(&l->manifest, CK_STATE_FILE))
         l->n = 1;
     for (int i = 0; i < l->n && good; i++)
         good = open_file(l, i, path[i].text, problem);
-    const bool same = good && (!match || match_all(l, &differences));
+    const bool same = good && match_all(l, &differences);
     for (int i = 0; i < l->n && good; i++)
         good = read_file(l, i, problem);
     for (int i = 0; i < l->n; i++)
@@ -165,7 +180,7 @@ static bool load_files(Load *l, bool match, CkProblem *problem)
 
 typedef struct {
     const RtModel *m;
-    void *p; /* NULL: nothing is kept, the files are read for their hashes */
+    void *p; /* NULL: nothing is kept, the files are read for names, shapes and hashes */
     RtStateTensor *state;
     int n_state;
     int n_files; /* besides the manifest: 0, 1 parameters, 2 state too */
@@ -175,11 +190,11 @@ static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, Ck
 {
     Load l = { .dir = dir, .m = w->m, .n = w->n_files };
     l.file[0].fd = l.file[1].fd = -1;
-    if (w->p
-        && (!ck_list_make(&l.want[0], w->m, w->p, NULL, 0)
-            || !ck_list_make(&l.want[1], w->m, NULL, w->state, w->n_state)))
+    l.matched = w->p ? w->n_files : 1;
+    if (!ck_list_params(&l.want[0], w->m, w->p)
+        || (w->p && !ck_list_state(&l.want[1], w->m, w->state, w->n_state)))
         rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");
-    const bool good = load_files(&l, w->p, problem);
+    const bool good = load_files(&l, problem);
     ck_list_free(&l.want[0]);
     ck_list_free(&l.want[1]);
     if (good) {
@@ -189,9 +204,10 @@ static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, Ck
         rt_free((void *)(uintptr_t)l.manifest.c.config);
     }
     if (good && w->state && l.manifest.source_crc != w->m->source_crc)
-        rt_warn("%s: saved by another version of the program: %s had crc32 %08x, this program "
-                "was made from %s with %08x",
-                dir, l.manifest.source, l.manifest.source_crc, w->m->source, w->m->source_crc);
+        rt_warn("%s: saved by another version of the program: %s of %s had crc32 %08x, this is %s "
+                "of %s with %08x",
+                dir, l.manifest.model, l.manifest.source, l.manifest.source_crc, w->m->name,
+                w->m->source, w->m->source_crc);
     return good;
 }
 

@@ -123,8 +123,12 @@ bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkMa
     else
         ck_add(t, " \"best_val\": null,\n");
     add_build(t, m);
-    ck_add(t, " \"vocab\": %s,\n \"config\": %s,\n \"files\": {", c->vocab ? c->vocab : "null",
-           c->config ? c->config : "null");
+    const char *config = c->config ? c->config : "null";
+    size_t n = strlen(config);
+    while (n > 0 && config[n - 1] == '\n')
+        n--;
+    ck_add(t, " \"vocab\": %s,\n \"config\": %.*s,\n \"files\": {", c->vocab ? c->vocab : "null",
+           (int)n, config);
     for (int i = 0; i < manifest->n_files; i++) {
         ck_add(t, "%s\n  ", i ? "," : "");
         ck_add_string(t, manifest->file[i].name);
@@ -208,6 +212,7 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
     RtCheckpoint *c = &manifest->c;
     const char *format = json_string_value(json_object_get(root, "format"));
     const char *source = json_string_value(json_object_get(root, "source"));
+    const char *model = json_string_value(json_object_get(root, "model"));
     const json_t *best = json_object_get(root, "best_val");
     int64_t version = 0;
     uint64_t crc = 0;
@@ -228,6 +233,7 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
         || !get_files(path, json_object_get(root, "files"), manifest, problem))
         return false;
     manifest->source_crc = (uint32_t)crc;
+    snprintf(manifest->model, sizeof manifest->model, "%s", model ? model : "?");
     snprintf(manifest->source, sizeof manifest->source, "%s", source ? source : "?");
     c->best_val = json_is_number(best) ? json_number_value(best) : (double)NAN;
     c->vocab = value_text(json_object_get(root, "vocab"));

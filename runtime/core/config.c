@@ -240,6 +240,27 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
     rt_free(is);
 }
 
+/* Kinds are compiled in; a run that goes on with another kind is told, or ends where its state is of
+   no use. */
+static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
+{
+    const char *optimizer = json_string_value(json_object_get(root, "optimizer"));
+    const char *schedule = json_string_value(json_object_get(root, "schedule"));
+    const char *own = optimizer_names[m->train.optimizer];
+    if (optimizer && strcmp(optimizer, own) != 0) {
+        if (m->train.optimizer == RT_SGD || strcmp(optimizer, optimizer_names[RT_SGD]) == 0)
+            rt_fail(RT_EXIT_FAIL,
+                    "the run was trained with %s; this program has %s, which keeps another state"
+                    "\nhint: set the optimizer in the train block of %s to %s and compile again",
+                    optimizer, own, m->source, optimizer);
+        fprintf(to, "changed  optimizer %s -> %s (fixed when the program was compiled)\n",
+                optimizer, own);
+    }
+    if (schedule && strcmp(schedule, schedule_names[m->train.schedule]) != 0)
+        fprintf(to, "changed  schedule %s -> %s (fixed when the program was compiled)\n", schedule,
+                schedule_names[m->train.schedule]);
+}
+
 void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to)
 {
     json_error_t error;
@@ -247,6 +268,8 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     if (!json_is_object(root))
         rt_fail(RT_EXIT_FAIL, "the checkpoint's config is no JSON object: %s",
                 config ? error.text : "it is missing");
+    if (to)
+        compare_kinds(m, root, to);
     Adopt a = { m, o, to };
     for (int i = 0; i < rt_n_options; i++) {
         const json_t *value = json_object_get(root, rt_options[i].name);

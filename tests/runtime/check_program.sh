@@ -146,6 +146,23 @@ assert all("perplexity" in str(x) for x in r if "val/loss" in x)
 json.load(open("fresh/config.json"))' 2> json.err && ok json || bad json "$(tail -n 1 json.err)"
 fi
 
+# A checkpoint of another program: said before anything is taken over, and before the data are read.
+other() {                                       # other NAME COMMAND...
+    says "$@"
+    { grep -q '^kept\|^changed\|^resume' said.out || ! grep -q '^    table F32\[6,6\]$' said.err; } &&
+        bad "$1-first" "$(head -n 3 said.out said.err)" || ok "$1-first"
+}
+text="one/step-00000060: the checkpoint is of another model: of bigram (bigram.model), this program is linear (linear.model)"
+other resume-of-another 1 "$text" ./linear --resume one --out another --data nowhere.csv
+other eval-of-another 1 "$text" ./linear eval --checkpoint one/step-00000060
+[ -e another ] && bad resume-of-another-writes "a directory" || ok resume-of-another-writes
+build plain linear.c -DOPTIMIZER=RT_SGD -DUPDATE=rt_update_sgd
+build adam linear.c -DOPTIMIZER=RT_ADAM -DUPDATE=rt_update_adam
+says resume-other-state 1 "trained with adamw; this program has sgd" ./plain --resume lin --out another
+says resume-other-kind 0 "changed  optimizer adamw -> adam (fixed when" \
+    ./adam --resume lin --out another --steps 401
+grep -qx '[ ,]*' one/step-*/manifest.json && bad manifest-lines "a line of commas" || ok manifest-lines
+
 # A damaged newest checkpoint: its settings are not taken either.
 ./bigram --out back --steps 20 --save 10 > back.out &&
     ./bigram --out back --resume auto --steps 30 --lr 0.125 --accumulate 4 --dims T=9 > back.out
