@@ -56,7 +56,7 @@ GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-
 
 .PHONY: all deps demo test test-long bench bless same asan install uninstall format clean
 all: $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs \
-     $(BUILD)/include/rt.h $(BUILD)/include/num.h $(BUILD)/prelude.model
+     $(BUILD)/include/rt.h $(BUILD)/include/num.h $(BUILD)/include/half.h $(BUILD)/prelude.model
 
 $(BUILD)/gradcc: $(CC_OBJ)
 	$(call say,link,$@)$(CC) $(SANFLAGS) -o $@ $^ -lm
@@ -145,7 +145,8 @@ format:
 
 install: all
 	install -D -m 755 $(BUILD)/gradcc $(DESTDIR)$(PREFIX)/bin/gradcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc runtime/rt.h runtime/num.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc runtime/rt.h runtime/num.h \
+	        runtime/half.h
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc models/prelude.model
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models \

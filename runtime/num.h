@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+
 /* ---- Philox4x32-10 ---------------------------------------------------------------------------
  * A draw is a function of (seed, step, stream, global sample index, element in the sample).
  *   key     = (low, high word of seed)

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "num.h" /* inline math, Philox, conversions */
+#include "num.h" /* inline math, Philox; half.h: 16-bit types and conversions */
 
 /* ---- the arena ------------------------------------------------------------------------------ */
 
@@ -22,6 +22,8 @@
 #define RT_UNUSED(x)     ((void)(x))
 static inline float *rt_at_f32(void *arena, size_t at) { return RT_AT(arena, at); }
 static inline double *rt_at_f64(void *arena, size_t at) { return RT_AT(arena, at); }
+static inline rt_bf16 *rt_at_bf16(void *arena, size_t at) { return RT_AT(arena, at); }
+static inline rt_f16 *rt_at_f16(void *arena, size_t at) { return RT_AT(arena, at); }
 static inline int32_t *rt_at_i32(void *arena, size_t at) { return RT_AT(arena, at); }
 static inline bool *rt_at_bool(void *arena, size_t at) { return RT_AT(arena, at); }
 
@@ -97,7 +99,7 @@ static inline size_t rt_above(size_t at, size_t end) /* the higher of two offset
 
 /* ---- the model table ------------------------------------------------------------------------ */
 
-typedef enum { RT_F32, RT_F64, RT_I32 } RtType;
+typedef enum { RT_F32, RT_F64, RT_I32, RT_BF16, RT_F16 } RtType;
 typedef enum { RT_WEIGHT, RT_BIAS, RT_GAIN, RT_EMBEDDING, RT_STATE } RtRole;
 typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
 typedef enum { RT_SGD, RT_ADAM, RT_ADAMW } RtOptKind;
@@ -209,7 +211,8 @@ typedef struct {
     const char *name;    /* "chargpt" */
     const char *source;  /* "chargpt.model" */
     uint32_t source_crc; /* of its text; program hash of checkpoints */
-    RtType real;
+    RtType real;         /* of parameters, gradients, optimizer state: RT_F32 or RT_F64 */
+    RtType compute;      /* RT_BF16, RT_F16: products read a 16-bit copy; else no copy */
     const RtDim *dims;
     int n_dims;
     const RtParam *params;
@@ -258,6 +261,7 @@ struct RtStep {                 /* device memory on a GPU */
 struct RtRun { /* the part that emitted code sees */
     const RtModel *model;
     void *p, *d_p; /* flat parameters and gradients, real type */
+    void *p16;     /* p rounded to the compute type, same places; NULL: the model has none */
     void *arena;
     int micro_steps;                 /* of this update */
     ptrdiff_t dims[RT_MAX_DIMS];     /* of the current micro-step or batch */
@@ -293,6 +297,12 @@ typedef struct {
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p);
 void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p);
 
+/* 16-bit operands, sums in fp32, bias fp32: c rounded once at the end (no add), or c in fp32. */
+void rt_matmul_bf16_bf16(rt_bf16 *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmul p);
+void rt_matmul_bf16_f32(float *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmul p);
+void rt_matmul_f16_f16(rt_f16 *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
+void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
+
 /* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
    A step gives the distance of b, h and t in elements; the last axis is dense. lse[b,h,t] dense. */
 typedef struct {
@@ -315,6 +325,18 @@ void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, c
                            RtAttention a);
 void rt_attention_grad_f64(double *d_q, double *d_k, double *d_v, const double *q, const double *k,
                            const double *v, const double *y, const double *lse, const double *d_y,
+                           RtAttention a);
+
+/* The same in 16 bit: fp32 inside, results rounded once. */
+void rt_attention_bf16(rt_bf16 *y, float *lse, const rt_bf16 *q, const rt_bf16 *k, const rt_bf16 *v,
+                       RtAttention a);
+void rt_attention_grad_bf16(rt_bf16 *d_q, rt_bf16 *d_k, rt_bf16 *d_v, const rt_bf16 *q,
+                            const rt_bf16 *k, const rt_bf16 *v, const rt_bf16 *y, const float *lse,
+                            const rt_bf16 *d_y, RtAttention a);
+void rt_attention_f16(rt_f16 *y, float *lse, const rt_f16 *q, const rt_f16 *k, const rt_f16 *v,
+                      RtAttention a);
+void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *q, const rt_f16 *k,
+                           const rt_f16 *v, const rt_f16 *y, const float *lse, const rt_f16 *d_y,
                            RtAttention a);
 
 /* ---- core ------------------------------------------------------------------------------------ */

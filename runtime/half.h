@@ -1,0 +1,64 @@
+/* half.h -- the two 16-bit types of compute copies and activations: bfloat16 and IEEE half.
+ *
+ * In: 16 bits or a float. Out: the other one. Every 16-bit value is a float exactly; a float goes
+ * to the nearest 16-bit value, ties to even, beyond the largest to infinity, NaN to a quiet NaN.
+ * The one idea: whole numbers without branches, so that compilers vectorise the loops they stand
+ * in, with the same bits on every machine.
+ */
+#ifndef GRADCC_HALF_H
+#define GRADCC_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef uint16_t rt_bf16; /* sign, 8 bits of exponent, 7 of fraction: the upper half of a float */
+typedef uint16_t rt_f16;  /* sign, 5 bits of exponent, 10 of fraction; subnormals from 2^-24 on */
+
+static inline uint32_t rt_half_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float rt_half_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline float rt_of_bf16(rt_bf16 h) { return rt_half_float((uint32_t)h << 16); }
+
+static inline rt_bf16 rt_to_bf16(float x)
+{
+    const uint32_t u = rt_half_bits(x), near = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+    return (rt_bf16)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : near);
+}
+
+static inline float rt_of_f16(rt_f16 h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, u = (uint32_t)(h & 0x7fffu) << 13;
+    const uint32_t bias = (127u - 15u) << 23; /* of exponents */
+    const uint32_t over = u > 0x0f800000u    ? 2 * bias + 0x400000u - (u & 0x400000u)
+                          : u == 0x0f800000u ? 2 * bias
+                                             : bias;
+    const uint32_t tiny = rt_half_bits((float)(int32_t)(h & 0x3ffu) * 0x1p-24f);
+    return rt_half_float(sign | (u < 0x00800000u ? tiny : u + over));
+}
+
+static inline rt_f16 rt_to_f16(float x)
+{
+    const uint32_t bits = rt_half_bits(x), sign = bits >> 16 & 0x8000u, u = bits & 0x7fffffffu;
+    const uint32_t near = (u - ((127u - 15u) << 23) + 0xfffu + (u >> 13 & 1u)) >> 13;
+    /* below 2^-14 steps are 2^-24, those of floats from 0.5 on: the addition rounds */
+    const uint32_t tiny = rt_half_bits(rt_half_float(u) + 0.5f) - 0x3f000000u;
+    const uint32_t large = u > 0x7f800000u ? 0x7e00u | (u >> 13 & 0x3ffu) : 0x7c00u;
+    return (rt_f16)(sign | (u < 0x38800000u ? tiny : u >= 0x477ff000u ? large : near));
+}
+
+/* The nearest value that the 16-bit type has. */
+static inline float rt_round_bf16(float x) { return rt_of_bf16(rt_to_bf16(x)); }
+static inline float rt_round_f16(float x) { return rt_of_f16(rt_to_f16(x)); }
+
+#endif
