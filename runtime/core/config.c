@@ -240,8 +240,8 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
     rt_free(is);
 }
 
-/* Kinds are compiled in; a run that goes on with another kind is told, or ends where its state is of
-   no use. */
+/* Kinds are compiled in; a run that goes on with another kind is told, or ends where its state is
+   of no use. */
 static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
 {
     const char *optimizer = json_string_value(json_object_get(root, "optimizer"));
