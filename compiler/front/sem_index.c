@@ -9,6 +9,51 @@
 
 static const char *name_of(const Expr *e, const char *other) { return e->name ? e->name : other; }
 
+/* The same values in the same mistake are told once, wherever they index. */
+static bool is_told(Sem *s, const Expr *ids, const Dim *rows)
+{
+    while (ids->kind == EX_RESHAPE || ids->kind == EX_TRANSPOSE || ids->kind == EX_SLICE)
+        ids = ids->in[0];
+    for (int i = 0; i < s->unsafe.len; i++)
+        if (s->unsafe.at[i].ids == ids
+            && (!s->unsafe.at[i].rows || (rows && dim_same(s->unsafe.at[i].rows, rows))))
+            return true;
+    vec_push(s->arena, &s->unsafe, ((Unsafe){ ids, rows }));
+    return false;
+}
+
+/* Reports an index that is not proven to be one of the rows. */
+static void unsafe_index(Sem *s, const Ast *a, const Expr *table, const Expr *ids)
+{
+    const Dim *rows = table->type->dim[0];
+    const char *name = name_of(ids, "this index");
+    const bool open = !ids->from || !ids->to;
+    if (is_told(s, ids, open ? NULL : rows))
+        return;
+    Diag *d;
+    if (open) {
+        d = sem_error(s, a->span, "nothing says that %s is from 0 to below %s", name,
+                      sem_dim_text(s, rows));
+        sem_hint(d, "declare the range of an input: int[B] in 0..%s; or keep inside with i %% %s",
+                 dim_text(s->cx, rows), dim_text(s->cx, rows));
+    } else if (!sem_known_le(s, dim_const(s->dims, 0), ids->from)) {
+        d = sem_error(s, a->span, "%s may be %s, below 0", name, sem_dim_text(s, ids->from));
+        sem_hint(d, "max(i, 0) keeps it above");
+    } else {
+        d = sem_error(s, a->span, "%s may be %s, but there are %s rows", name,
+                      sem_dim_text(s, dim_sub(s->dims, ids->to, dim_const(s->dims, 1))),
+                      sem_dim_text(s, rows));
+    }
+    sem_note_value(s, d, NULL, ids);
+    sem_note_value(s, d, NULL, table);
+}
+
+static bool is_safe(Sem *s, const Expr *table, const Expr *ids)
+{
+    return ids->from && ids->to && sem_known_le(s, dim_const(s->dims, 0), ids->from)
+           && sem_known_le(s, ids->to, table->type->dim[0]);
+}
+
 Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
 {
     const Dim *rows = table->type->dim[0], *dim[RANK_MAX];
@@ -18,27 +63,8 @@ Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids)
         sem_error(s, a->span, "the result has more than %d axes", RANK_MAX);
         return NULL;
     }
-    Diag *d = NULL;
-    bool bad = true;
-    if (!ids->from || !ids->to) {
-        d = sem_error(s, a->span, "nothing says that %s is from 0 to below %s",
-                      name_of(ids, "this index"), sem_dim_text(s, rows));
-        sem_hint(d, "declare the range of an input: int[B] in 0..%s; or keep inside with i %% %s",
-                 dim_text(s->cx, rows), dim_text(s->cx, rows));
-    } else if (!sem_known_le(s, dim_const(s->dims, 0), ids->from)) {
-        d = sem_error(s, a->span, "%s may be %s, below 0", name_of(ids, "this index"),
-                      sem_dim_text(s, ids->from));
-        sem_hint(d, "max(i, 0) keeps it above");
-    } else if (!sem_known_le(s, ids->to, rows)) {
-        d = sem_error(s, a->span, "%s may be %s, but there are %s rows", name_of(ids, "this index"),
-                      sem_dim_text(s, dim_sub(s->dims, ids->to, dim_const(s->dims, 1))),
-                      sem_dim_text(s, rows));
-    } else {
-        bad = false;
-    }
-    if (bad) {
-        sem_note_value(s, d, NULL, ids);
-        sem_note_value(s, d, NULL, table);
+    if (!is_safe(s, table, ids)) {
+        unsafe_index(s, a, table, ids);
         return NULL;
     }
     if (ids->counts) /* rows in order: wpe(0..T) */

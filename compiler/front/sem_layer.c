@@ -136,6 +136,7 @@ int sem_add_param(Sem *s, const Ast *a, const Type *type, SemRole role)
     p.span = sem_here(s, a->at);
     default_init(&p);
     vec_push(s->arena, &s->out->params, p);
+    vec_push(s->arena, &s->owners, inst);
     Thing *t = thing_new(s, THING_PARAM, p.span);
     t->index = s->out->params.len - 1;
     t->text = last;
@@ -193,6 +194,7 @@ Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const ch
     }
     Instance *inst = NEW(s->arena, Instance);
     *inst = (Instance){ .decl = d,
+                        .outer = s->frame ? s->frame->inst : NULL,
                         .scope = brackets,
                         .path = path,
                         .under = under,
@@ -408,6 +410,22 @@ static bool declares(const Ast *a)
     }
 }
 
+/* What a loop declares is a mistake: uses of it are none. */
+static void poison_declared(Sem *s, const Ast *a)
+{
+    Scope *scope = current(s)->scope;
+    if (a->kind == AST_SUBLAYER)
+        scope_set_layer(s, scope, a->name, thing_poison(s));
+    else if (a->kind == AST_PARAM || a->kind == AST_STATE)
+        scope_set(s, scope, a->name, thing_poison(s));
+    else if (a->kind == AST_IF || a->kind == AST_FOR || a->kind == AST_SCAN)
+        poison_declared(s, a->body);
+    if (a->kind == AST_IF && a->other)
+        poison_declared(s, a->other);
+    for (int i = 0; a->kind == AST_BLOCK && i < a->items.len; i++)
+        poison_declared(s, a->items.at[i]);
+}
+
 static bool names_known(Sem *s, const Ast *a);
 
 static bool names_known_in(Sem *s, const AstList *list)
@@ -463,6 +481,7 @@ void sem_declare_statement(Sem *s, const Ast *a)
         } else if (declares(a)) {
             Diag *d = sem_error(s, a->span, "a layer or parameter cannot be declared in a loop");
             sem_hint(d, "declare a stack before the loop: h : layer[...] * count");
+            poison_declared(s, a->kind == AST_ASSIGN ? a->value->body : a->body);
         }
         break;
     default: break;
@@ -471,14 +490,59 @@ void sem_declare_statement(Sem *s, const Ast *a)
 
 /* ---- after all phases ---------------------------------------------------------------------- */
 
-/* A parameter that no loss reaches would stay as it was initialised. */
+static bool lies_in(const Instance *part, const Instance *whole)
+{
+    while (part && part != whole)
+        part = part->outer;
+    return part != NULL;
+}
+
+static bool is_idle(const Sem *s, int param)
+{
+    const CheckedParam *p = &s->out->params.at[param];
+    return !p->used && p->role != SEM_STATE;
+}
+
+/* Does the loss use no parameter of the layer? */
+static bool all_idle(const Sem *s, const Instance *inst)
+{
+    for (int i = 0; i < s->out->params.len; i++)
+        if (lies_in(s->owners.at[i], inst) && !is_idle(s, i))
+            return false;
+    return true;
+}
+
+/* The path of a layer without the star of a stack: "h.*" is h. */
+static const char *layer_path(Sem *s, const Instance *inst)
+{
+    const size_t len = strlen(inst->path);
+    const bool stack = len > 2 && strcmp(inst->path + len - 2, ".*") == 0;
+    return arena_strndup(s->arena, inst->path, stack ? len - 2 : len);
+}
+
+/* A parameter that no loss reaches would stay as it was initialised. One message for the outermost
+   layer that is of no use. */
 void sem_check_params(Sem *s)
 {
+    bool *told = NEW_ARRAY(s->arena, bool, s->out->params.len + 1);
     for (int i = 0; s->out->has_loss && i < s->out->params.len; i++) {
         const CheckedParam *p = &s->out->params.at[i];
-        if (p->used || p->role == SEM_STATE)
+        const Instance *idle = NULL;
+        if (told[i] || !is_idle(s, i))
             continue;
-        Diag *d = sem_error(s, p->span, "parameter %s is not used by the loss", p->path);
-        sem_hint(d, "apply its layer, or remove it");
+        for (const Instance *o = s->owners.at[i]; o && o->outer; o = o->outer)
+            if (all_idle(s, o))
+                idle = o;
+        if (!idle) {
+            Diag *d = sem_error(s, p->span, "parameter %s is not used by the loss", p->path);
+            sem_hint(d, "use it, or remove it");
+            continue;
+        }
+        for (int k = i; k < s->out->params.len; k++)
+            told[k] = told[k] || lies_in(s->owners.at[k], idle);
+        Diag *d = sem_error(s, idle->span, "layer %s is not used by the loss", layer_path(s, idle));
+        sem_hint(d, idle->used
+                        ? "what it gives does not reach the loss: use it, or remove the layer"
+                        : "apply it, or remove it");
     }
 }

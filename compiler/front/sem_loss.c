@@ -428,6 +428,15 @@ static void push(Sem *s, ExprList *list, Map *seen, Expr *e)
     vec_push(s->arena, list, e);
 }
 
+/* 0 * x does not depend on x. */
+static bool is_nothing(const Expr *e)
+{
+    for (int i = 0; e->kind == EX_POINT && i < e->n_in; i++)
+        if (strcmp(e->op, "mul") == 0 && e->in[i]->kind == EX_CONST && e->in[i]->value == 0)
+            return true;
+    return false;
+}
+
 static void mark(Sem *s, Map *seen, Expr *root, bool loss)
 {
     ExprList todo = { 0 };
@@ -438,7 +447,7 @@ static void mark(Sem *s, Map *seen, Expr *root, bool loss)
             s->out->params.at[e->index].used = true;
         if (e->kind == EX_INPUT)
             s->out->inputs.at[e->index].used = true;
-        for (int i = 0; i < e->n_in; i++)
+        for (int i = 0; i < e->n_in && !(loss && is_nothing(e)); i++)
             push(s, &todo, seen, e->in[i]);
         if (e->kind != EX_LOOP)
             continue;

@@ -89,6 +89,7 @@ struct Scope {
 /* A layer built at one place: its bracket arguments, parameters and sublayers live in scope. */
 struct Instance {
     Decl *decl;
+    Instance *outer; /* the layer or model that declares it; NULL: the model itself */
     Scope *scope;
     const char *path;  /* "h.*.attn", "" for the model */
     const char *under; /* "h_attn": the path for names of values */
@@ -129,6 +130,12 @@ typedef struct {
     Frame *frame;
 } Late;
 
+/* An index that is reported: by which values, into how many rows (NULL: into any number). */
+typedef struct {
+    const Expr *ids;
+    const Dim *rows;
+} Unsafe;
+
 struct Sem {
     Context *cx;
     Arena *arena;
@@ -144,6 +151,7 @@ struct Sem {
     CheckedLoop *loop;
     bool training;  /* of the phase being evaluated */
     bool declaring; /* building instances: no values exist */
+    VEC(Unsafe) unsafe;
     bool deep_told; /* a value of too many axes in loops is reported */
     CheckedPhase *phase;
     const Ast *loss;                        /* the loss statement of this phase */
@@ -151,6 +159,7 @@ struct Sem {
     Map *draws;                             /* path -> number of draws so far (boxed int) */
     Map *mean_slots;                        /* place -> MeanPlace, see sem_loss.c */
     VEC(Expr *) param_values, input_values; /* of this phase */
+    VEC(Instance *) owners;                 /* by parameter: the layer that declares it */
     VEC(Symbol *) batches;
     Map *defines; /* name -> Define, those not used yet */
     VEC(Span) reported;
