@@ -394,8 +394,8 @@ void *rt_alloc(size_t bytes, const char *what)
         return at;
     char asked[RT_BYTES_TEXT], room[RT_BYTES_TEXT];
     const double left = rt_memory_free();
-    rt_fail(RT_EXIT_FAIL, "out of memory: %s needs %s; %s free", what,
-            rt_bytes((double)bytes, asked), left < 0 ? "unknown" : rt_bytes(left, room));
+    rt_fail(RT_EXIT_FAIL, "out of memory: %s for %s; %s free", rt_bytes((double)bytes, asked), what,
+            left < 0 ? "unknown" : rt_bytes(left, room));
 }
 
 void rt_free(void *at) { rt_mem.free(at); }

@@ -194,8 +194,10 @@ static void write_token(const RtData *data, int32_t id)
     const char *text = data ? rt_data_decode(data, id) : NULL;
     if (text && *text)
         fputs(text, stdout);
-    else if (data)
+    else if (data && text)
         putchar(id); /* the byte 0 */
+    else if (data)
+        fputs("\xef\xbf\xbd", stdout); /* the vocabulary ends before it: U+FFFD */
     else
         printf("%d ", (int)id);
     fflush(stdout);

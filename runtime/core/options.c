@@ -258,13 +258,20 @@ static bool parse_real(const char *text, double *value)
     return plain && !*end && isfinite(*value) && !strpbrk(text, "xX");
 }
 
+static void number_text(double x, char text[40]) /* 1000000000, not 1e+09 */
+{
+    snprintf(text, 40, x == floor(x) && fabs(x) < 1e15 ? "%.0f" : "%.7g", x);
+}
+
 __attribute__((noreturn)) static void fail_number(const RtOption *row, const char *text)
 {
     const char *kind = row->type == RT_OPT_REAL ? "number" : "whole number";
+    char lo[40], hi[40];
+    number_text(row->lo, lo);
+    number_text(row->hi, hi);
     if (row->hi >= 1e18)
-        rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %.0f or more", row->name, text, kind, row->lo);
-    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %.3g to %.7g", row->name, text, kind, row->lo,
-            row->hi);
+        rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %s or more", row->name, text, kind, lo);
+    rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %s to %s", row->name, text, kind, lo, hi);
 }
 
 __attribute__((noreturn)) static void fail_dim(const RtModel *m, const char *name)

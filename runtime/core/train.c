@@ -198,6 +198,27 @@ static bool print_header(const Train *t)
     return validates > 0;
 }
 
+/* Settings that have no effect, or another than they seem to. */
+static void tell_useless(const Train *t)
+{
+    const RtTrain *s = &t->o->train;
+    const int64_t decay = s->decay_steps > 0 ? s->decay_steps : s->steps;
+    if (s->val_path && *s->val_path && strcmp(s->val_path, "none") != 0 && s->eval_every == 0)
+        printf("note     no validation: eval is 0, and %s is not used (--eval N validates every N "
+               "updates and at the end)\n",
+               s->val_path);
+    if (s->warmup > 0 && s->warmup >= s->steps)
+        rt_warn(
+            "the warm-up takes %lld updates and the run has %lld: the learning rate %g is never "
+            "reached\nhint: a smaller --warmup, or more --steps",
+            (long long)s->warmup, (long long)s->steps, s->lr);
+    else if (s->schedule != RT_CONSTANT && s->warmup > 0 && s->warmup >= decay)
+        rt_warn(
+            "the schedule ends after %lld updates, before the warm-up of %lld does: the learning "
+            "rate falls to %g at once\nhint: a smaller --warmup, or larger --decay-steps",
+            (long long)decay, (long long)s->warmup, s->lr_end);
+}
+
 /* ---- the run directory ---------------------------------------------------------------------- */
 
 static void make_directories(const char *path)
@@ -399,6 +420,11 @@ static void prepare(Train *t)
 {
     const RtModel *m = t->m;
     RtOptions *o = t->o;
+    const bool no_steps = o->train.steps == 0 && (o->given >> rt_option_index("steps") & 1u) != 0;
+    if (no_steps)
+        rt_fail(RT_EXIT_USAGE,
+                "--steps 0: there is nothing to do\nhint: --dry-run prints settings, "
+                "parameters and memory; --steps N trains");
     rt_threads_set(o);
     set_directory(t);
     if (t->dir && !o->dry_run) /* before its checkpoints are looked at */
@@ -416,6 +442,7 @@ static void prepare(Train *t)
                 m->source);
     t->data = rt_data_open(m, &o->train, o->dims, t->vocab);
     const bool can_validate = print_header(t);
+    tell_useless(t);
     if (o->train.eval_every > 0 && m->evaluate && !can_validate) {
         printf("note     no validation: there are no data for it (--val-data FILE, or --split)\n");
         o->train.eval_every = 0;

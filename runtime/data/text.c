@@ -242,8 +242,9 @@ static DataSegment text_segment(RtData *d, const Text *text)
     return (DataSegment){ .file = text->file, .at = text->at, .width = 1, .n = (int64_t)text->len };
 }
 
-/* Does the vocabulary fit the range that the model gives its tokens? */
-static void vocab_check(const RtData *d)
+/* Does the vocabulary fit the range that the model gives its tokens? fresh: found in the text; that
+   the model has room for more is told then. */
+static void vocab_check(const RtData *d, bool fresh)
 {
     for (int i = 0; i < d->n_maps && text_is_chars(&d->t); i++) {
         const DataMap *map = &d->map[i];
@@ -252,6 +253,15 @@ static void vocab_check(const RtData *d)
             rt_fail(RT_EXIT_FAIL,
                     "%s: the vocabulary has %d characters, more than %s has room for%s", d->path[0],
                     d->vocab.n, data_input_text(map, input), data_hint_size(map, d->vocab.n, hint));
+        if (fresh && map->type == RT_I32 && map->input->ranged && d->vocab.n < map->input->hi) {
+            fprintf(stderr, "note: %s has %d different characters, fewer than %s has room for",
+                    d->path[0], d->vocab.n, data_input_text(map, input));
+            if (map->input->hi_name)
+                fprintf(stderr, "; compiled with gradcc -D %s=%d the model is smaller",
+                        map->input->hi_name, d->vocab.n);
+            fputc('\n', stderr);
+            fresh = false; /* once */
+        }
     }
 }
 
@@ -271,7 +281,7 @@ void data_open_text(RtData *d, const char *vocab)
             data_read_vocab(d, vocab);
         else
             vocab_from_text(&d->vocab, &text);
-        vocab_check(d);
+        vocab_check(d, !vocab);
     }
     DataSegment s = text_segment(d, &text);
     if (d->path[1]) {

@@ -50,6 +50,10 @@ says unknown-command 2 "did you mean generate" ./bigram genrate
 says no-value 2 "--lr wants a value" ./bigram --lr
 says bad-number 2 "--lr 1e-3x: wants a number" ./bigram --lr 1e-3x
 says bad-whole 2 "--steps 1.5: wants a whole number" ./bigram --steps 1.5
+says bad-range 2 "--accumulate 0: wants a whole number from 1 to 1000000000" ./bigram --accumulate 0
+says bad-range-of-a-real 2 "--momentum 1: wants a number from 0 to 0.9999999" ./bigram --momentum 1
+says bad-range-above 2 "--batch 0: wants a whole number, 1 or more" ./bigram --batch 0
+says no-steps 2 "--steps 0: there is nothing to do" ./bigram --steps 0 --out none
 says negative 2 "--seed -1: wants a whole number" ./bigram --seed -1
 says compile-time 2 "gradcc --precision=fp64 bigram.model" ./bigram --precision fp64
 says train-block 2 "set it in the train block of bigram.model" ./bigram --optimizer=adamw
@@ -146,6 +150,25 @@ assert all("perplexity" in str(x) for x in r if "val/loss" in x)
 json.load(open("fresh/config.json"))' 2> json.err && ok json || bad json "$(tail -n 1 json.err)"
 fi
 
+# Settings without the effect they seem to have.
+says unused-validation 0 "note     no validation: eval is 0, and few.txt is not used" \
+    ./bigram --val-data few.txt --eval 0 --steps 1 --out none
+says warm-up-of-all 0 "the warm-up takes 60 updates and the run has 60: the learning rate 0.5 is never reached" \
+    ./bigram --warmup 60 --out none
+says warm-up-fits 0 "warm-up 59" ./bigram --warmup 59 --out none
+[ -s said.err ] && bad warm-up-is-no-warning "$(cat said.err)" || ok warm-up-is-no-warning
+says decay-before-warm-up 0 "the schedule ends after 10 updates, before the warm-up of 10 does" \
+    ./linear --decay-steps 10 --out none
+tr -d d < bigram.txt > five.txt
+says small-vocabulary 0 "note: five.txt has 5 different characters, fewer than tokens: int in 0..6 (bigram.model:3) has room for; compiled with gradcc -D V=5 the model is smaller" \
+    ./bigram --data five.txt --out five --steps 1
+[ "$(grep -c note: said.err)" = 1 ] && ok small-vocabulary-once || bad small-vocabulary-once "$(cat said.err)"
+says small-vocabulary-of-eval 0 "loss" ./bigram eval --out five
+[ -s said.err ] && bad small-vocabulary-is-known "$(cat said.err)" || ok small-vocabulary-is-known
+./bigram generate --out five --tokens 400 --temperature 1000 > odd.txt     # ids the text never had
+grep -q "$(printf '\357\277\275')" odd.txt && iconv -f UTF-8 -t UTF-8 odd.txt > odd.utf8 && ! grep -q "$(printf '\005')" odd.txt &&
+    ok unknown-ids-are-text || bad unknown-ids-are-text "no U+FFFD"
+
 # A checkpoint of another program: said before anything is taken over, and before the data are read.
 other() {                                       # other NAME COMMAND...
     says "$@"
@@ -220,6 +243,11 @@ kill -KILL $pid; kill -CONT $pid; wait $pid 2> /dev/null
 n=$(ls -d shared/step-* | tail -n 1); n=$((10#${n#shared/step-}))
 says stale-lock 0 "resume   shared/step-" ./bigram --out shared --resume auto --steps $((n + 1)) --log 1
 rm -rf shared
+mkdir held taken taken/run.lock; : > held/run.lock
+if command -v flock > /dev/null; then
+    says locked-by-nobody-known 1 "held: another process is training there" flock held/run.lock ./bigram --out held
+fi
+says lock-is-a-folder 1 "taken/run.lock: cannot be opened: Is a directory" ./bigram --out taken
 says no-locks 0 "step    60/60" env RT_FAULT=io:lock:1:ENOLCK ./bigram --out nolock
 grep -q 'nolock/run.lock: cannot be locked: No locks available; see to it' said.err &&
     ok no-locks-is-told || bad no-locks-is-told "$(cat said.err)"

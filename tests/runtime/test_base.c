@@ -155,7 +155,7 @@ static void failures_say_why(void **unused)
         { read_cut, 1, "the file is truncated" },
         { read_no_gzip, 1, "no gzip file" },
         { read_bomb, 1, "larger than the limit" },
-        { too_much, 1, "out of memory: the arena needs" },
+        { too_much, 1, " for the arena; " },
         { bad_fault, 2, "unknown operation 'frobnicate'" },
         { killed, -9, "" },
     };
