@@ -1,7 +1,8 @@
 /* bigram.c -- a hand-written program in the form of emitted code: a language model that looks one
  * character back. logits[B,T,V] = table[V,V] at tokens[B,T]; loss = mean(cross_entropy(logits,
  * targets), where: targets >= 0). V = 6 characters; -DLAST_GOOD=n makes the loss NaN after n steps,
- * -DSHORTEST=n takes no window below n, -DTRACE traces as an emitted file does.
+ * and its logits NaN, -DSHORTEST=n takes no window below n, -DTRACE traces as an emitted file does,
+ * -DIDS reads tokens that have no text, with no batch of its own, -DBARE is a model without a loss.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
@@ -10,6 +11,13 @@
 
 #ifndef SHORTEST
 #define SHORTEST 1
+#endif
+#ifdef IDS
+#define READER "tokens"
+#define BATCH  0
+#else
+#define READER "text"
+#define BATCH  12
 #endif
 
 /* ---- 1 dimensions ------------------------------------------------------- */
@@ -119,6 +127,10 @@ static void bigram_forward(RtRun *run, RtStep *s)
     RT_UNUSED(s);
     const Dims n = bigram_dims(run);
     k1_logits(run->outputs[0], run->p, run->inputs[0], n.B * n.T);
+#ifdef LAST_GOOD
+    for (ptrdiff_t i = 0; i < n.B * n.T * V; i++)
+        ((float *)run->outputs[0])[i] = NAN;
+#endif
 }
 
 /* ---- 6 backward --------------------------------------------------------- */
@@ -255,15 +267,23 @@ static const RtModel bigram = {
     .metrics = bigram_metrics, .n_metrics = 1,
     .objectives = bigram_objectives, .n_objectives = 1,
     .train = {
-        .present = true, .reader = "text", .path = "bigram.txt", .split = 0.9, .vocab = "chars",
-        .maps = bigram_maps, .n_maps = 2, .batch = 12, .accumulate = 1, .optimizer = RT_SGD,
+        .present = true, .reader = READER, .path = "bigram.txt", .split = 0.9, .vocab = "chars",
+        .maps = bigram_maps, .n_maps = 2, .batch = BATCH, .accumulate = 1, .optimizer = RT_SGD,
         .momentum = 0.9, .schedule = RT_CONSTANT, .lr = 0.5, .steps = 60, .eval_every = 30,
         .save_every = 25, .keep = 3, .seed = 1, .where = "bigram.model:8",
     },
     .check_dims = bigram_check, .input_shape = bigram_input_shape,
     .output_shape = bigram_output_shape, .map_range = bigram_map_range,
-    .arena_bytes = bigram_arena_bytes, .step = bigram_step, .evaluate = bigram_evaluate,
+    .arena_bytes = bigram_arena_bytes,
+    .step = bigram_step, .evaluate = bigram_evaluate,
     .forward = bigram_forward, .metric_values = bigram_metric_values,
 };
 
-int main(int argc, char **argv) { return rt_main(&bigram, argc, argv); }
+int main(int argc, char **argv)
+{
+    RtModel m = bigram;
+#ifdef BARE
+    m.step = m.evaluate = NULL;
+#endif
+    return rt_main(&m, argc, argv);
+}

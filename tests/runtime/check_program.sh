@@ -18,7 +18,8 @@ build() {                                       # build NAME SOURCE [FLAG ...]
 }
 build linear linear.c && build linear64 linear.c -DREAL=double -DREAL_KIND=RT_F64 &&
     build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 &&
-    build fixed bigram.c -DSHORTEST=8 && build traced bigram.c -DLAST_GOOD=10 -DTRACE ||
+    build fixed bigram.c -DSHORTEST=8 && build traced bigram.c -DLAST_GOOD=10 -DTRACE &&
+    build ids bigram.c -DIDS && build bare bigram.c -DBARE ||
     { echo "not ok runtime/program: does not compile"; exit 1; }
 awk 'BEGIN { srand(1); print "a,b,c,price"
     for (i = 0; i < 500; i++) { a = rand()*4 + 3; b = rand() - 2; c = rand()
@@ -45,8 +46,16 @@ weights() { echo "$1/step-$(printf %08d "$2")/model.safetensors"; }
 says help 0 "--warmup N" ./linear --help
 says help-of-generate 0 "--temperature X" ./bigram generate --help
 says version 0 "crc32 00c0ffee" ./bigram --version
-says unknown-option 2 "did you mean --steps?" ./bigram --stpes 3
-says unknown-command 2 "did you mean generate" ./bigram genrate
+says unknown-option 2 "unknown option --stpes" ./bigram --stpes 3
+says unknown-option-near 2 "did you mean --steps?" ./bigram --stpes 3
+says one-dash 2 "unknown option -steps" ./bigram -steps 3
+says option-for-a-dim 2 "hint: sizes of dims are set with --dims T=N" ./bigram --T 3
+says unknown-command 2 "unknown command 'genrate'" ./bigram genrate
+says unknown-command-near 2 "did you mean generate" ./bigram genrate
+says no-such-value 2 "--force takes no value" ./bigram --force=1
+says no-batch 2 "no batch is set" ./ids
+says no-loss 2 "bigram has no loss to train on" ./bare
+says nothing-to-evaluate 2 "bigram has no loss and no metric to evaluate" ./bare eval
 says no-value 2 "--lr wants a value" ./bigram --lr
 says bad-number 2 "--lr 1e-3x: wants a number" ./bigram --lr 1e-3x
 says bad-whole 2 "--steps 1.5: wants a whole number" ./bigram --steps 1.5
@@ -65,14 +74,18 @@ says no-clip 2 "compiled without clipping" ./bigram --clip 1
 says constant-rate 2 "the learning rate of bigram is constant" ./bigram --lr-end 0
 says other-command 2 "does not belong to 'eval'" ./bigram eval --steps 3
 says stray-word 2 "'file.txt' belongs to no option" ./bigram --steps 3 file.txt
-says dims-name 2 "did you mean T?" ./bigram --dims t=4
+says dims-name 2 "--dims t: the dims of bigram that are set when it starts: T" ./bigram --dims t=4
+says dims-name-near 2 "did you mean T?" ./bigram --dims t=4
+says dims-name-far 2 "hint: a const is set when compiling: gradcc -D" ./bigram --dims Vocabulary=4
+says dims-form 2 "--dims wants NAME=N or NAME=N,NAME=N" ./bigram --dims ''
+says dims-form-of-one 2 "--dims T: wants NAME=N, as in --dims T=128" ./bigram --dims T
 says dims-batch 2 "B is the sample axis" ./bigram --dims B=4
-says dims-limit 2 "T <= Tmax (bigram.model:2), with B = 12, T = 65" ./bigram --dims T=65
+says dims-limit 2 "the dims do not fit the model: T <= Tmax (bigram.model:2), with B = 12, T = 65" ./bigram --dims T=65
 says dims-number 2 "T=x: wants a whole number" ./bigram --dims T=x
 says divide 2 "accumulate may be 1, 2, 3, 4, 6, 12; or batch 10 or 15" ./bigram --accumulate 5
 says no-generate 2 "linear cannot generate" ./linear generate
-says missing-data 1 "nowhere.txt" ./bigram --data nowhere.txt --out none
-says memory 1 "the run needs more memory than the" ./bigram --batch 40000000000 --accumulate 10 --out none
+says missing-data 1 "nowhere.txt: no such file; --data FILE names the training data" ./bigram --data nowhere.txt --out none
+says memory 1 "--force starts anyway; no number of micro-steps helps" ./bigram --batch 40000000000 --accumulate 10 --out none
 says dry-run 0 "memory   parameters" ./bigram --dry-run
 [ ! -e bigram.run ] && ok dry-run-writes-nothing || bad dry-run-writes-nothing "bigram.run exists"
 ./bigram --out none > /dev/null && [ ! -e none ] && [ ! -e bigram.run ] && ok out-none || bad out-none "files"
@@ -101,6 +114,13 @@ says fixed-window-of-eval 0 "4 tokens at the end of files are left out" ./fixed 
 head -c 59 bigram.txt > few.txt                     # 6 to validate: less than a window
 says one-short-window 0 "to train on, 1 to validate" ./bigram --data few.txt --out few --steps 1
 says one-short-window-of-eval 0 "1 validation samples" ./bigram eval --out few
+says nothing-to-validate 1 "there are no validation data" ./bigram eval --out one --split 1
+says out-is-a-file 1 "bigram.txt: is no directory" ./bigram --out bigram.txt
+says out-in-a-file 1 "bigram.txt: is no directory" ./bigram --out bigram.txt/run
+says out-fails 1 "unmade: cannot be made: No space left" \
+    env RT_FAULT=io:mkdir:1:ENOSPC ./bigram --out unmade
+says config-fails 1 "unwritten/config.json: cannot be written: No space left" \
+    env RT_FAULT=io:rename:1:ENOSPC ./bigram --out unwritten
 says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigram --out one
 says dry-run-beside-a-run 0 "memory   parameters" ./bigram --out one --dry-run
 says resume-nothing 1 "nowhere" ./bigram --resume nowhere
@@ -108,6 +128,8 @@ says memory-hint 1 "hint: --accumulate 2 fits and gives the same update" \
     env RT_FAULT=free:3000 ./bigram --out none
 says memory-of-eval 1 "validation needs more memory than the 2.0 KiB free: parameters" \
     env RT_FAULT=free:2048 ./bigram eval --out one
+says memory-of-eval-hint 1 "gives the same result; --force starts anyway" \
+    env RT_FAULT=free:3000 ./bigram eval --out one
 says memory-of-eval-forced 0 "loss" env RT_FAULT=free:2048 ./bigram eval --out one --force
 says memory-of-generate 1 "generating needs more memory than the 300 bytes free: parameters" \
     env RT_FAULT=free:300 ./bigram generate --out one
@@ -210,6 +232,11 @@ cmp -s g1 g3 && bad generate-by-seed "two seeds give one text" || ok generate-by
 [ "$(./bigram generate --out one --prompt ab --tokens 3 --temperature 0)" = abcda ] ||
     [ "$(./bigram generate --out one --prompt ab --tokens 3 --top-k 1 | head -c 3)" = abc ] &&
     ok generate-likeliest || bad generate-likeliest "not abc..."
+says generate-no-id 2 "--prompt: 'x 3' is no token id" ./ids generate --out one --prompt "1 x 3"
+says generate-id-outside 2 "--prompt: token 6 is outside 0..6" ./ids generate --out one --prompt "1 6"
+says generate-ids-wanted 2 "this model knows token ids only" ./ids generate --out one
+says generate-nan 1 "the model gives NaN at position 1: its parameters are damaged" \
+    ./broken generate --out one
 says generate-unknown 2 "the training text had no 'x'" ./bigram generate --out one --prompt abx
 says generate-nothing 1 "holds no checkpoint" ./bigram generate --out empty
 
@@ -280,6 +307,7 @@ same full-train-is-whole "$(weights one 60)" "$(weights fulltrain 60)"
 says nonfinite 1 "step 11: the loss is nan and gradients that are not finite: table (bigram.model:4)" \
     ./broken --out broken.run
 ./bigram --out ten --steps 10 > ten.out
+says nonfinite-saved 1 "before the step; saved in broken.run1/crash" ./broken --out broken.run1
 says nonfinite-hint 1 "the first value that is not finite: ./broken --resume broken.run2/crash --out none" \
     ./broken --out broken.run2
 says nonfinite-replayed 1 "the first value that is not finite: d_table[V,V], step 3 of the emitted file" \

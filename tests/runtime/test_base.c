@@ -126,8 +126,29 @@ static void read_bomb(void)
     size_t n;
     rt_read_file("bomb.gz", 1000, &n);
 }
+static void read_broken(void)
+{
+    size_t n;
+    rt_read_file("broken.gz", 100000, &n);
+}
+static void read_failing(void)
+{
+    size_t n;
+    set_fault("io:read:2:EIO");
+    rt_read_file("bomb.gz", 100000, &n);
+}
 static void too_much(void) { rt_alloc((size_t)1 << 60, "the arena"); }
 static void bad_fault(void) { set_fault("io:frobnicate:1:EIO"); }
+static void bad_fault_number(void) { set_fault("io:read:0:EIO"); }
+static void bad_fault_error(void) { set_fault("io:read:1:EWHAT"); }
+static void bad_fault_form(void) { set_fault("disk:1"); }
+static void long_fault(void)
+{
+    char text[400];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    set_fault(text);
+}
 static void killed(void)
 {
     set_fault("io:kill:3");
@@ -144,6 +165,8 @@ static void failures_say_why(void **unused)
     write_gzip("cut.gz", "a text that is cut in the middle of its data 1234567890", "wb");
     assert_int_equal(truncate("cut.gz", 30), 0);
     assert_int_equal(rt_write_atomic("no.gz", "plain text", 10), 0);
+    const char head[] = "\x1f\x8b\x08\0\0\0\0\0\0\x03\xff\xff\xff\xff"; /* no block follows */
+    assert_int_equal(rt_write_atomic("broken.gz", head, sizeof head), 0);
     const struct {
         void (*f)(void);
         int code;
@@ -155,8 +178,14 @@ static void failures_say_why(void **unused)
         { read_cut, 1, "the file is truncated" },
         { read_no_gzip, 1, "no gzip file" },
         { read_bomb, 1, "larger than the limit" },
+        { read_broken, 1, "broken.gz: damaged gzip data near byte" },
+        { read_failing, 1, "bomb.gz: cannot be read at byte" },
         { too_much, 1, " for the arena; " },
         { bad_fault, 2, "unknown operation 'frobnicate'" },
+        { bad_fault_number, 2, "RT_FAULT: '0' is no positive number" },
+        { bad_fault_error, 2, "RT_FAULT: unknown error 'EWHAT'" },
+        { bad_fault_form, 2, "RT_FAULT: 'disk' is none of alloc:N, io:CALL:N:ERRNO" },
+        { long_fault, 2, "RT_FAULT is longer than 255 bytes" },
         { killed, -9, "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

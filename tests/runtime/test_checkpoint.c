@@ -207,9 +207,11 @@ static void damage_is_noticed(void **unused)
             try.path = "run/step-00000020"; /* asked for by name: no other is taken */
             expect_end(load_child, &try, RT_EXIT_FAIL, "run/step-00000020");
         }
-    damage("run/step-00000010/model.safetensors", 101);
+    damage("run/step-00000010/model.safetensors", 99);
     LoadTry try = { .path = "run" };
     expect_end(load_child, &try, RT_EXIT_FAIL, "none of its 2 checkpoints can be used");
+    expect_end(load_child, &try, RT_EXIT_FAIL, "there is none before it");
+    expect_end(load_child, &try, RT_EXIT_FAIL, "model.safetensors: damaged: its hash is");
 }
 
 /* The one before a step that turned out to be damaged stays until there is a newer one. */
@@ -268,6 +270,68 @@ static void a_damaged_manifest(void **unused)
     save_at("run", 20, 5);
     unlink("run/step-00000020/manifest.json"); /* not complete: not a checkpoint */
     assert_int_equal(load_from("run"), 10);
+}
+
+/* The newest manifest with `from` replaced by as many letters of `to`. */
+static void change_manifest(const char *from, const char *to)
+{
+    size_t n;
+    char *text = rt_read_file("run/step-00000010/manifest.json", 100000, &n);
+    char *at = strstr(text, from);
+    assert_true(at && strlen(from) == strlen(to));
+    memcpy(at, to, strlen(to));
+    put_file("run/step-00000010/manifest.json", text, n);
+    rt_free(text);
+}
+
+static void load_faulty(void *fault)
+{
+    setenv("RT_FAULT", fault, 1);
+    rt_base_init();
+    _exit((int)load_from("run/step-00000010"));
+}
+
+static void a_wrong_manifest(void **unused)
+{
+    RT_UNUSED(unused);
+    const char *const all[][3] = {
+        { "\"gradcc checkpoint\"", "\"another program's\"", "no manifest of a gradcc checkpoint" },
+        { "\"version\": 1", "\"version\": 9", "format version 9; this program reads version 1" },
+        { "\"files\"", "\"flies\"", "manifest.json: it lists no files" },
+        { "\"optimizer.saf", "\"optimiser.saf",
+          "the manifest does not list optimizer.safetensors" },
+        { "\"bytes\"", "\"bites\"", "the entry of file" },
+        { "\"step\"", "\"stop\"", "step is missing or no count" },
+        { "\"seed\"", "\"seat\"", "seed is missing or no number" },
+    };
+    LoadTry try = { .path = "run/step-00000010" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        empty("run");
+        save_at("run", 10, 5);
+        change_manifest(all[i][0], all[i][1]);
+        expect_end(load_child, &try, RT_EXIT_FAIL, all[i][2]);
+    }
+    empty("run");
+    save_at("run", 10, 5);
+    expect_end(load_faulty, (void *)(uintptr_t) "io:read:1:EIO", RT_EXIT_FAIL,
+               "manifest.json: cannot be read: ");
+}
+
+static void clean_faulty(void *unused)
+{
+    RT_UNUSED(unused);
+    setenv("RT_FAULT", "io:unlink:1+:EIO", 1);
+    rt_base_init();
+    rt_checkpoint_clean("run", NULL);
+}
+
+static void a_rest_that_cannot_be_removed(void **unused)
+{
+    RT_UNUSED(unused);
+    empty("run");
+    save_at("run", 10, 5);
+    assert_int_equal(rename("run/step-00000010", "run/step-00000010.tmp-1"), 0);
+    expect_end(clean_faulty, NULL, 0, "left over from an interrupted run, cannot be removed: ");
 }
 
 /* ---- another model --------------------------------------------------------------------------- */
@@ -454,6 +518,8 @@ int main(void)
         cmocka_unit_test(the_replaced_one_is_kept),
         cmocka_unit_test(a_directory_that_cannot_be_read),
         cmocka_unit_test(a_damaged_manifest),
+        cmocka_unit_test(a_wrong_manifest),
+        cmocka_unit_test(a_rest_that_cannot_be_removed),
         cmocka_unit_test(all_differences_at_once),
         cmocka_unit_test(every_operation_fails_once),
         cmocka_unit_test(killed_between_any_two_operations),

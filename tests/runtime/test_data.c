@@ -183,6 +183,24 @@ static void hashes_follow_the_bytes(void **unused)
     assert_true(hash[0] == hash[1] && hash[0] != hash[2] && hash[0] != 0);
 }
 
+static void empty_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi)
+{
+    *lo = *hi = dims[1] + map;
+}
+
+static void long_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi)
+{
+    RT_UNUSED(map);
+    *lo = 0;
+    *hi = dims[1] + 1;
+}
+
+static const RtParam fitted = { .path = "mu",
+                                .rank = 1,
+                                .shape = { 2 },
+                                .fit = "mean",
+                                .where = "c.model:9" };
+
 static void open_broken(void *arg)
 {
     TestModel t;
@@ -208,9 +226,23 @@ static void open_broken(void *arg)
         table_model(&t, "f.csv", false);
         t.maps[1].column = "label";
         break;
+    case 9: t.m.map_range = empty_range; break;
+    case 10: t.m.map_range = long_range; break;
+    case 11:
+        table_model(&t, "f.csv", false);
+        t.m.train.split = 0.01;
+        break;
+    case 12: t.m.params = &fitted, t.m.n_params = 1; break;
+    case 13:
+        table_model(&t, "f.csv", false);
+        t.m.params = &fitted, t.m.n_params = 1;
+        break;
     default: break;
     }
-    rt_data_close(test_open(&t, 2, NULL));
+    RtData *d = test_open(&t, 2, NULL);
+    float p[2];
+    rt_data_fit(d, &t.m, p);
+    rt_data_close(d);
 }
 
 static void wrong_maps(void **unused)
@@ -232,6 +264,11 @@ static void wrong_maps(void **unused)
           "1 columns are given to input x, a sample of which has 3 elements (b.model:3)" },
         { RT_EXIT_FAIL,
           "column 'label' is asked for by name, but the columns of f.csv have no names" },
+        { RT_EXIT_FAIL, "a.model:30: window(2..2) of input tokens is empty or starts before 0" },
+        { RT_EXIT_FAIL, "a.model:30: window(0..3) has 3 tokens, input tokens takes 2" },
+        { RT_EXIT_FAIL, "f.csv: split 0.01 of 8 rows leaves none to train on" },
+        { RT_EXIT_FAIL, "c.model:9: mean of input tokens can be fitted on columns only" },
+        { RT_EXIT_FAIL, "c.model:9: mu has 2 elements, input x has 3 per sample" },
     };
     for (int i = 0; i < (int)(sizeof all / sizeof *all); i++)
         expect_end(open_broken, &i, all[i].code, all[i].part);

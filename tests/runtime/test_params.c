@@ -1,5 +1,6 @@
 /* test_params.c -- names of repetitions, offsets, initial values keyed by name. */
 #include "cm.h"
+#include "fails.h"
 #include "run.h"
 
 static const RtParam params[] = {
@@ -104,6 +105,22 @@ static void values_follow_the_name_not_the_place(void **unused)
     assert_memory_not_equal(p, q + 9, 30 * sizeof *p);
 }
 
+static void print_long(void *unused)
+{
+    RT_UNUSED(unused);
+    char path[RT_NAME_TEXT + 1];
+    memset(path, 'x', RT_NAME_TEXT);
+    path[RT_NAME_TEXT] = 0;
+    const RtParam q = { .path = path };
+    rt_param_name(&q, 0, path);
+}
+
+static void a_name_too_long(void **unused)
+{
+    RT_UNUSED(unused);
+    expect_end(print_long, NULL, RT_EXIT_FAIL, "x is too long");
+}
+
 static void the_table_names_roles(void **unused)
 {
     RT_UNUSED(unused);
@@ -122,6 +139,7 @@ int main(void)
         cmocka_unit_test(names_and_offsets),
         cmocka_unit_test(initial_values),
         cmocka_unit_test(values_follow_the_name_not_the_place),
+        cmocka_unit_test(a_name_too_long),
         cmocka_unit_test(the_table_names_roles),
     };
     return cmocka_run_group_tests_name("params", tests, NULL, NULL);

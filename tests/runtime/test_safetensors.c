@@ -108,6 +108,7 @@ static void broken_rules(void **unused)
         { "{\"a\":\"\\ud800\"}", 0, 0, 0, "no JSON object" },
         { "{\"a\":\"b\0c\"}", 11, 0, 0, "a NUL byte in the header, at byte 15" },
         { "{\"__metadata__\":{\"a\":1}}", 0, 0, 0, "__metadata__: the value of a is no string" },
+        { "{\"__metadata__\":3}", 0, 0, 0, "__metadata__ is no object" },
         { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, 0, 0, "duplicate object key" },
         { "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"x\":{\"dtype\":\"U8\","
           "\"shape\":[1],"
@@ -150,6 +151,45 @@ static void broken_rules(void **unused)
     assert_false(open_it("none.safetensors", &problem));
 }
 
+static void open_more(void *unused)
+{
+    RT_UNUSED(unused);
+    CkProblem problem;
+    put_tensors("m.safetensors",
+                "{\"x\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1],\"more\":1}}", 0, 1,
+                0);
+    _exit(open_it("m.safetensors", &problem) ? 0 : 1);
+}
+
+static void other_keys_are_ignored(void **unused)
+{
+    RT_UNUSED(unused);
+    expect_end(open_more, NULL, 0, "tensor x has keys besides dtype, shape and data_offsets");
+}
+
+/* The data of a file whose header was fine cannot be read, or are gone. */
+static void data_that_cannot_be_read(void **unused)
+{
+    RT_UNUSED(unused);
+    CkProblem problem;
+    StFile f;
+    char hash[CK_HASH_TEXT];
+    put_tensors("r.safetensors", ONE("U8", "[4]", "[0,4]"), 0, 4, 0);
+    assert_true(st_open(&f, "r.safetensors", &problem));
+    setenv("RT_FAULT", "io:read:1:EIO", 1);
+    rt_base_init();
+    assert_false(st_read(&f, hash, &problem));
+    unsetenv("RT_FAULT");
+    rt_base_init();
+    st_close(&f);
+    assert_non_null(strstr(problem.text, "r.safetensors: cannot be read at byte"));
+    assert_true(st_open(&f, "r.safetensors", &problem));
+    assert_int_equal(truncate("r.safetensors", 40), 0);
+    assert_false(st_read(&f, hash, &problem));
+    st_close(&f);
+    assert_non_null(strstr(problem.text, ", while it is read"));
+}
+
 /* A header of millions of entries ends in an error before it is parsed. */
 static void a_giant_header(void **unused)
 {
@@ -177,6 +217,8 @@ int main(void)
         cmocka_unit_test(write_and_read),
         cmocka_unit_test(what_others_write),
         cmocka_unit_test(broken_rules),
+        cmocka_unit_test(other_keys_are_ignored),
+        cmocka_unit_test(data_that_cannot_be_read),
         cmocka_unit_test(a_giant_header),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);

@@ -129,6 +129,15 @@ static void open_bad(void *path)
     rt_data_close(test_open(&t, 4, NULL));
 }
 
+static void open_unranged(void *unused)
+{
+    RT_UNUSED(unused);
+    TestModel t;
+    sequence_model(&t, "tokens", "huge.bin", 100);
+    t.inputs[0].ranged = t.inputs[1].ranged = false;
+    rt_data_close(test_open(&t, 4, NULL));
+}
+
 static void wrong_files(void **unused)
 {
     RT_UNUSED(unused);
@@ -163,6 +172,8 @@ static void wrong_files(void **unused)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         expect_end(open_bad, (void *)(uintptr_t)all[i].path, RT_EXIT_FAIL, all[i].part);
+    put_shard("huge.bin", 20240801, 7, 20, 4, 20, UINT32_MAX - 40);
+    expect_end(open_unranged, NULL, RT_EXIT_FAIL, "huge.bin: a token is larger than 2147483647");
 }
 
 /* The file is overwritten while it is mapped: ids are looked at again when they are used. */
