@@ -1,6 +1,6 @@
 /* c_kernel.c -- section 4: one C function per kernel.
  *
- * In: a kernel. Out: its comment (formula, source line, what was fused) and its function. The body
+ * In: a kernel. Out: its comment (formula, source lines, what was fused or is undone) and function. The body
  * is written first, by c_map.c or c_call.c; it notes in a KernelHead which sizes and step values it
  * uses, and the head of the function, as well as every call of it, lists exactly those.
  */

@@ -1,4 +1,4 @@
-/* c_update.c -- section 7: one update of the parameters, in the order that design and numerics fix.
+/* c_update.c -- section 7: one update of the parameters, in an order that no model changes.
  *
  * In: the train settings and what the functions of sections 5 and 6 need. Out: the step (counts;
  * forward and backward per micro-step; reduce, finite and norm, clip, update), the evaluation of a

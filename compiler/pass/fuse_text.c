@@ -1,7 +1,8 @@
-/* fuse_text.c -- names of buffers and of a kernel's arguments, and what was fused in it.
+/* fuse_text.c -- what a kernel says of itself: names, source lines, what was fused in it.
  *
- * In: nodes with the model's names. Out: "h_a" for an unnamed value of the statement h;
- * "matmul+add".
+ * In: nodes with the model's names and places. Out: names of buffers ("h_a" for an unnamed value of
+ * the statement h) and of a kernel's arguments (those of attention by their part in it: q, k, v);
+ * the lines of the model it computes, in the order of the file; "matmul+add".
  */
 #include "pass/fuse.h"
 

@@ -1,6 +1,7 @@
 /* simplify.h -- what the files of the simplify pass share; nobody else includes it.
  *
- * rules.c reads rules.def and applies its rows, simplify_view.c knows what moves elements,
+ * simplify_rules.c reads rules.def and applies its rows, simplify_view.c knows what moves elements,
+ * simplify_move.c arithmetic on moved elements, simplify_range.c comparisons that are decided.
  * simplify.c puts them together, simplify_check.c tries the rows on numbers.
  */
 #ifndef GRADCC_PASS_SIMPLIFY_H
