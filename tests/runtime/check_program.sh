@@ -266,8 +266,8 @@ says locked-resume-path 1 "is training there" ./bigram --resume shared
 says locked-dry-run 0 "memory   parameters" ./bigram --out shared --dry-run
 ls -l --time-style=full-iso shared shared/step-* > after
 same locked-untouched before after
-kill -KILL $pid; kill -CONT $pid; wait $pid 2> /dev/null
-n=$(ls -d shared/step-* | tail -n 1); n=$((10#${n#shared/step-}))
+kill -KILL $pid; wait $pid 2> /dev/null
+n=$(ls shared | sed -n 's/^step-0*\([0-9]*\)$/\1/p' | tail -n 1)
 says stale-lock 0 "resume   shared/step-" ./bigram --out shared --resume auto --steps $((n + 1)) --log 1
 rm -rf shared
 mkdir held taken taken/run.lock; : > held/run.lock
