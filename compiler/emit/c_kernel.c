@@ -1,8 +1,9 @@
 /* c_kernel.c -- section 4: one C function per kernel.
  *
- * In: a kernel. Out: its comment (formula, source lines, what was fused or is undone) and function. The body
- * is written first, by c_map.c or c_call.c; it notes in a KernelHead which sizes and step values it
- * uses, and the head of the function, as well as every call of it, lists exactly those.
+ * In: a kernel. Out: its comment (formula, source lines, what was fused or is undone) and its
+ * function. The body is written first, by c_map.c or c_call.c; it notes in a KernelHead which sizes
+ * and step values it uses, and the head of the function, as well as every call of it, lists exactly
+ * those.
  */
 #include "emit/parts.h"
 
@@ -10,7 +11,8 @@
 
 const char *c_type(const Emitter *e, DType t)
 {
-    static const char *const name[DT_COUNT] = { "bool", "int32_t", "float", "double" };
+    static const char *const name[DT_COUNT] = { "bool",   "int32_t", "float",
+                                                "double", "rt_bf16", "rt_f16" };
     (void)e;
     return name[t];
 }
