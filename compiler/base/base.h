@@ -94,6 +94,7 @@ const Source *source_of(const Context *cx, int file);
 int source_line(const Context *cx, Span s, int *column); /* 1-based; column in bytes */
 const char *source_where(Context *cx, Span s);           /* "gpt2.model:12", base name only */
 const char *source_text_line(Context *cx, Span s);       /* the trimmed text of that line */
+bool source_has_before(const Context *cx, Span s, const char *text); /* in its line, before it */
 Span span_join(Span a, Span b);
 
 /* ---- diag.c: messages ---------------------------------------------------------------------- */

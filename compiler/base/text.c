@@ -177,6 +177,16 @@ const char *source_text_line(Context *cx, Span s)
     return arena_strndup(cx->arena, from, (size_t)(to - from));
 }
 
+bool source_has_before(const Context *cx, Span s, const char *text)
+{
+    const Source *src = source_of(cx, s.file);
+    const size_t len = strlen(text);
+    for (size_t at = s.lo; src && at > 0 && src->text[at - 1] != '\n'; at--)
+        if (strncmp(src->text + at - 1, text, len) == 0)
+            return true;
+    return false;
+}
+
 Span span_join(Span a, Span b)
 {
     if (a.file == 0 || (b.file != 0 && a.file != b.file))

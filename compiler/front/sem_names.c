@@ -275,6 +275,10 @@ Diag *sem_unknown(Sem *s, Span at, const char *what, const char *name, bool laye
         return d;
     }
     Diag *d = sem_error(s, at, "unknown %s %s", what, name);
+    if (source_has_before(s->cx, at, "//")) {
+        sem_hint(d, "a comment begins with #; // divides and rounds down");
+        return d;
+    }
     VEC(const char *) names = { 0 };
     for (const Scope *sc = s->frame ? s->frame->scope : s->global; sc; sc = sc->parent) {
         for (int i = 0; i < sc->layers.len && layers; i++)

@@ -251,6 +251,10 @@ Expr *expr_elem(Sem *s, CheckedLoop *loop, Expr *source, Span at);
 Expr *expr_iter(Sem *s, const Thing *t, Span at);
 Expr *expr_param(Sem *s, int index, const Select *select, Span at);
 
+/* ---- sem_range.c: what is known of whole numbers ------------------------------------------- */
+
+void sem_find_range(Sem *s, Expr *e);
+
 /* ---- sem_expr.c: expressions --------------------------------------------------------------- */
 
 Thing *sem_eval(Sem *s, const Ast *a);

@@ -268,6 +268,34 @@ const char *setting_key(Sem *s, int k)
     return *p ? arena_strndup(s->arena, p, strcspn(p, " ")) : NULL;
 }
 
+/* lr = 3: an argument of a setting, or a word of other programs. */
+static bool hint_argument(Diag *d, const Ast *a)
+{
+    static const struct {
+        const char *names, *form;
+    } homes[] = {
+        { "lr betas eps weight_decay", "optimizer = adamw(%s: ...)" },
+        { "momentum nesterov", "optimizer = sgd(lr: ..., %s: ...)" },
+        { "warmup end", "optimizer = adamw(lr: cosine(..., %s: ...))" },
+        { "split val", "data = csv(\"file\", %s: ...)" },
+        { "header", "data = csv(\"file\", %s: true)" },
+        { "vocab", "data = text(\"file\", %s: \"bytes\")" },
+        { "learning_rate rate", "optimizer = adamw(lr: ...)" },
+        { "epochs epoch", "steps = ...: the number of updates" },
+    };
+    for (size_t i = 0; i < sizeof homes / sizeof homes[0]; i++) {
+        if (name_index(homes[i].names, a->name) < 0)
+            continue;
+        const char *form = homes[i].form, *hole = strstr(form, "%s");
+        if (hole)
+            sem_hint(d, "write %.*s%s%s", (int)(hole - form), form, a->name, hole + 2);
+        else
+            sem_hint(d, "write %s", form);
+        return true;
+    }
+    return false;
+}
+
 static void read_setting(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
@@ -299,18 +327,26 @@ static void read_setting(Sem *s, const Ast *a)
         break;
     default: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
+        if (hint_argument(d, a))
+            break;
         suggest_word(s, d, a->name, setting_keys);
         sem_hint(d, "the settings are %s", setting_keys);
     }
     }
 }
 
-static void check_batch(Sem *s, const Ast *train)
+static void check_batch(Sem *s, const Ast *batch, const Ast *accumulate)
 {
     CheckedTrain *t = &s->out->train;
-    if (t->batch % t->accumulate != 0)
-        sem_error(s, train->span, "batch = %lld does not split into accumulate = %lld equal parts",
-                  (long long)t->batch, (long long)t->accumulate);
+    if (t->batch % t->accumulate != 0) {
+        Diag *d = sem_error(s, accumulate->span,
+                            "batch = %lld does not split into accumulate = %lld equal parts",
+                            (long long)t->batch, (long long)t->accumulate);
+        if (batch)
+            sem_note(s, d, batch->span, "batch is set here");
+        else
+            sem_hint(d, "batch is %lld if it is not set", (long long)t->batch);
+    }
     for (int i = 0; i < s->batches.len; i++)
         s->batches.at[i]->value = t->batch / t->accumulate;
 }
@@ -337,12 +373,11 @@ static const Ast *given_setting(Sem *s, const char *key)
     return NULL;
 }
 
-/* Reads the settings of the block, then those that -D gives in their place. Returns where the sizes
-   of the run are set. */
-static const Ast *read_settings(Sem *s, const Ast *train)
+/* Reads the settings of the block, then those that -D gives in their place. set[k]: where the k-th
+   is set, or NULL. */
+static void read_settings(Sem *s, const Ast *train, const Ast *set[SETTINGS_MAX])
 {
-    const Ast *given[SETTINGS_MAX] = { NULL }, *sizes = train;
-    bool seen[SETTINGS_MAX] = { false };
+    const Ast *given[SETTINGS_MAX] = { NULL };
     for (int k = 0; setting_key(s, k); k++)
         given[k] = given_setting(s, setting_key(s, k));
     for (int i = 0; train && i < train->items.len; i++) {
@@ -350,21 +385,20 @@ static const Ast *read_settings(Sem *s, const Ast *train)
         if (a->kind != AST_SETTING || a->value->kind == AST_BAD)
             continue;
         int k = name_index(setting_keys, a->name);
-        if (k >= 0 && seen[k]) {
+        if (k >= 0 && set[k]) {
             sem_error(s, a->at, "%s is set twice", a->name);
             continue;
         }
         if (k >= 0)
-            seen[k] = true;
-        if (k == 3)
-            sizes = a;
+            set[k] = a;
         if (k < 0 || !given[k])
             read_setting(s, a);
     }
     for (int k = 0; setting_key(s, k); k++)
-        if (given[k])
+        if (given[k]) {
             read_setting(s, given[k]);
-    return given[3] ? given[3] : sizes;
+            set[k] = given[k];
+        }
 }
 
 void sem_train(Sem *s, const Ast *train)
@@ -385,15 +419,16 @@ void sem_train(Sem *s, const Ast *train)
                          .log_every = 10,
                          .seed = 1,
                          .keep = 3 };
-    const Ast *sizes = read_settings(s, train);
+    const Ast *set[SETTINGS_MAX] = { NULL };
+    read_settings(s, train, set);
     if (!train)
         return;
     t->present = true;
     t->span = train->span;
-    check_batch(s, train);
+    check_batch(s, set[1], set[2]);
     if (diag_count(s->cx))
         return;
-    check_limits(s, sizes);
+    check_limits(s, set[3] ? set[3] : train);
     if (!s->out->has_loss)
         sem_error(s, train->span, "there is a train block, but the model has no loss");
 }

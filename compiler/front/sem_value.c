@@ -108,57 +108,11 @@ Expr *expr_iota(Sem *s, const Dim *from, const Dim *to, Span at)
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
-static const Dim *larger(Sem *s, const Dim *a, const Dim *b)
-{
-    if (!a || !b)
-        return NULL;
-    return sem_known_le(s, a, b) ? b : sem_known_le(s, b, a) ? a : NULL;
-}
-
-static const Dim *smaller(Sem *s, const Dim *a, const Dim *b)
-{
-    if (!a || !b)
-        return NULL;
-    return sem_known_le(s, a, b) ? a : sem_known_le(s, b, a) ? b : NULL;
-}
-
-/* What is known of the whole numbers that op gives: from <= value < to, each NULL if unknown. */
-static void find_range(Sem *s, Expr *e)
-{
-    Dims *ds = s->dims;
-    const Dim *one = dim_const(ds, 1);
-    bool where = strcmp(e->op, "where") == 0;
-    const Expr *a = e->n_in > 1 ? e->in[where] : NULL, *b = a ? e->in[where + 1] : NULL;
-    if (e->type->dtype != DT_I32 || !a)
-        return;
-    bool both = a->from && a->to && b->from && b->to;
-    if (where) {
-        e->from = smaller(s, a->from, b->from);
-        e->to = larger(s, a->to, b->to);
-    } else if (strcmp(e->op, "add") == 0 && both) {
-        e->from = dim_add(ds, a->from, b->from);
-        e->to = dim_sub(ds, dim_add(ds, a->to, b->to), one);
-    } else if (strcmp(e->op, "sub") == 0 && both) {
-        e->from = dim_add(ds, dim_sub(ds, a->from, b->to), one);
-        e->to = dim_sub(ds, a->to, b->from);
-    } else if (strcmp(e->op, "mod") == 0 && b->from && b->to
-               && dim_same(dim_add(ds, b->from, one), b->to)) {
-        e->from = dim_const(ds, 0);
-        e->to = b->from;
-    } else if (strcmp(e->op, "max") == 0) {
-        e->from = a->from && b->from ? larger(s, a->from, b->from) : a->from ? a->from : b->from;
-        e->to = larger(s, a->to, b->to);
-    } else if (strcmp(e->op, "min") == 0) {
-        e->from = smaller(s, a->from, b->from);
-        e->to = a->to && b->to ? smaller(s, a->to, b->to) : a->to ? a->to : b->to;
-    }
-}
-
 Expr *expr_point(Sem *s, const char *op, const Type *type, int n_in, Expr *const *in, Span at)
 {
     Expr *e = expr_new(s, EX_POINT, type, n_in, in, at);
     e->op = op;
-    find_range(s, e);
+    sem_find_range(s, e);
     return e;
 }
 

@@ -184,13 +184,15 @@ static bool in_settings(const Parser *p)
     return at >= 5 && strncmp(p->source->text + at - 5, "train", 5) == 0;
 }
 
-static void add_hints(Parser *p, Diag *d, const char *found, Expected e)
+static void add_hints(Parser *p, Diag *d, Span at, const char *found, Expected e)
 {
     static const char *const comparisons[] = { "'<'", "<=", "'>'", ">=", "==", "!=" };
     const char *before = source_piece(p, p->before.at);
     bool in_braces = p->brackets.len > 0;
     bool compared = wants(e, "'*'") && !wants(e, "==");
-    if (is_keyword(found) && wants(e, "a name") && !wants(e, "return"))
+    if (source_has_before(p->cx, at, "//"))
+        diag_hint(d, "a comment begins with #; // divides and rounds down");
+    else if (is_keyword(found) && wants(e, "a name") && !wants(e, "return"))
         diag_hint(d, "%s is a word of the language: choose another name", found);
     else if (strcmp(found, "':'") == 0 && wants(e, "'*'") && wants(e, "']'"))
         diag_hint(d, "a range is written with two points: a..b");
@@ -234,7 +236,8 @@ static bool report_open_bracket(Parser *p, Span at, const char *found)
     bool ends = strcmp(found, "the end of the line") == 0;
     if (top == NULL)
         return false;
-    if (top->open == '{' && (at_end || begins_declaration(found))) {
+    bool declares = begins_declaration(found) && !source_has_before(p->cx, at, "//");
+    if (top->open == '{' && (at_end || declares)) {
         if (!p->brace_reported)
             diag_note(diag_error(p->cx, top->at, "this { is not closed"), at,
                       at_end ? "the file ends here" : "%s begins here", found);
@@ -267,7 +270,7 @@ void syntax_error(Parser *p, Span at, const char *found, const char *const *expe
         if (syntax_in_parentheses(p))
             diag_note(d, p->brackets.at[p->brackets.len - 1].at, "inside this %c",
                       p->brackets.at[p->brackets.len - 1].open);
-        add_hints(p, d, found, e);
+        add_hints(p, d, at, found, e);
     }
     syntax_recover(p);
     if (strcmp(found, "the end of the line") == 0 || strcmp(found, "'{'") == 0

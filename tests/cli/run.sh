@@ -151,3 +151,30 @@ else cat "$work/err" >&2; bad ir-both-ways "reading IR and printing it differ"; 
 # An executable.
 if "$g" "$t" -o "$work/tiny" 2> "$work/err" && "$work/tiny" --help > "$work/help" 2>&1 && [ -s "$work/help" ]
 then ok executable; else cat "$work/err" >&2; bad executable "it is not built or does not start"; fi
+
+# Indexes that are proven to be inside their table.
+cat > "$work/indexes.model" <<'MODEL'
+batch B
+dim T <= 8
+const V = 7
+model m(t: int[B, T] in 0..V or -100, u: int[B, T] in 0..20) {
+    e : embedding[V, 4]
+    a = e(where(t < 0, 0, t))
+    b = e(where(t == -100, 0, t))
+    c = e(where(t != -100, t, V - 1))
+    d = e(where(t >= 0, t, 0))
+    f = e(where(u < V, u, 0))
+    g = e(where(u >= V, 0, u))
+    h = e(where(not (u > 6), u, 3))
+    i = e(max(t, 0))
+    j = e(min(u, V - 1))
+    k = e(u % V)
+    l = e(where(u > 2 and u < 5, u, 0))
+    r = e((u // 10) * 3 + u % 3)
+    n = e(where(t < 0 or t >= 3, 0, t))
+    p = e(clamp(t, 0, 6))
+    q = e(u // 3)
+    loss = mean(a + b + c + d + f + g + h + i + j + k + l + n+p+q+r)
+}
+MODEL
+expect indexes 0 'const RtModel m' "$g" --emit=c "$work/indexes.model"
