@@ -49,7 +49,8 @@ static const Row table[] = {
     { "-MP", NULL, KIND_FLAG, AT(deps_phony), NULL, 0, "... with a phony target per file" },
 
     { "the model", NULL, KIND_SECTION, 0, NULL, 0, NULL },
-    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0, "another value for a const" },
+    { "-D", "NAME=VALUE", KIND_DEFINE, AT(defines), NULL, 0,
+      "another value for a const, or for a setting of the train block" },
     { "-I", "DIR", KIND_EACH, AT(include_dirs), NULL, 0, "look for included files here too" },
     { "-x", "LANG", KIND_CHOICE, AT(ir), "model|ir", 0, "what the input is: model or ir" },
     { "--ir", NULL, KIND_FLAG, AT(ir), NULL, 0, "the input is IR text, as --dump-after prints it" },
