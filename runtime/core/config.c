@@ -166,6 +166,11 @@ static void tell(const Adopt *a, const char *name, const char *was, const char *
 
 static char *option_text(const RtModel *m, const RtOptions *o, const RtOption *row)
 {
+    if (row->type == RT_OPT_UINT) {
+        uint64_t value;
+        memcpy(&value, (const char *)o + row->at, sizeof value);
+        return rt_printf("%llu", (unsigned long long)value);
+    }
     JsonText j = json_text();
     put_option(&j, m, o, row);
     return j.at;

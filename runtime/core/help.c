@@ -47,7 +47,7 @@ static bool print_default(const RtModel *m, const RtOptions *o, const RtOption *
         memcpy(&value, at, sizeof value);
         if (strcmp(row->name, "threads") == 0 || (value == 0 && strcmp(row->name, "batch") == 0))
             return false;
-        fprintf(to, " [%lld]", (long long)value);
+        fprintf(to, row->type == RT_OPT_UINT ? " [%llu]" : " [%lld]", (long long)value);
         return true;
     }
     case RT_OPT_REAL: {

@@ -45,6 +45,7 @@ weights() { echo "$1/step-$(printf %08d "$2")/model.safetensors"; }
 # ---- the command line ---------------------------------------------------------------------------
 says help 0 "--warmup N" ./linear --help
 says help-of-generate 0 "--temperature X" ./bigram generate --help
+says help-large-seed 0 "[18446744073709551615]" ./bigram --seed 18446744073709551615 --help
 says version 0 "crc32 00c0ffee" ./bigram --version
 says unknown-option 2 "unknown option --stpes" ./bigram --stpes 3
 says unknown-option-near 2 "did you mean --steps?" ./bigram --stpes 3
@@ -139,6 +140,8 @@ says resume-fresh 0 "step    60/60" ./bigram --out fresh --resume auto
 says resume-tells 0 "changed  lr 0.5 -> 0.25 (given on the command line)" \
     ./bigram --out fresh --resume auto --steps 62 --lr 0.25
 says resume-keeps 0 "rate     constant 0.25" ./bigram --out fresh --resume auto --steps 64
+says resume-large-seed 0 "changed  seed 1 -> 18446744073709551615 (given" \
+    ./bigram --out fresh --resume auto --seed 18446744073709551615 --dry-run
 says back-in-its-run 2 "one goes on to step 60; it is not taken back to step 25" \
     ./bigram --resume one/step-00000025
 ./bigram --out forked --resume one/step-00000025 --steps 60 > fork.out 2>&1
