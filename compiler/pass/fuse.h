@@ -10,12 +10,12 @@
 #include "op/op.h"
 #include "pass/kernel.h"
 
-enum { FACTORS_MAX = 12 };
+enum { FACTORS_MAX = 12 }; /* most dims of Coords */
 
-typedef struct Fuser Fuser;
-typedef struct Scope Scope;
-typedef struct Unit Unit;
-typedef struct Root Root;
+typedef struct Fuser Fuser; /* what all scopes share */
+typedef struct Scope Scope; /* one graph on its way to steps */
+typedef struct Unit Unit;   /* a kernel, a call or a loop to be: makes values */
+typedef struct Root Root;   /* a value that a kernel is built for */
 
 /* ---- where a value lies ---------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ typedef struct {
     const Dim *base, *loop[DEPTH_MAX]; /* go into the operand */
     const Dim *offset;                 /* goes into the access */
     int rank;
-    const Dim *dim[RANK_MAX], *stride[RANK_MAX];
+    const Dim *dim[RANK_MAX], *stride[RANK_MAX]; /* of the value's axes */
 } View;
 
 typedef enum {
@@ -38,8 +38,8 @@ typedef enum {
 } How;
 
 typedef struct {
-    View view;
-    How how;
+    View view;     /* where it is written */
+    How how;       /* what happens to what is there */
     bool *started; /* a contribution was written before: add */
     bool lazy;     /* stored only where somebody reads it */
 } Dest;
@@ -53,9 +53,9 @@ typedef struct {
 /* The row-major position of an element, as indexes along dims whose product is its size: not
    always the dims of its type, so that a reshape changes nothing. */
 typedef struct {
-    int rank;
-    const Dim *dim[FACTORS_MAX];
-    Form at[FACTORS_MAX];
+    int rank;                    /* of the dims below */
+    const Dim *dim[FACTORS_MAX]; /* outermost first */
+    Form at[FACTORS_MAX];        /* index along each of them */
 } Coords;
 
 /* ---- units ----------------------------------------------------------------------------------- */
@@ -72,17 +72,17 @@ typedef VEC(Dest) Dests;
 typedef VEC(Operand) Operands;
 
 struct Root {
-    Node *node;
+    Node *node; /* the value */
     RootKind kind;
-    int token;
+    int token;              /* stands for it in sets */
     const Dim *size;        /* elements of the value */
     const Dim *outer, *row; /* of the space it needs; row NULL = any */
-    Dests dests;
-    Unit *unit;
+    Dests dests;            /* where it is stored, each place */
+    Unit *unit;             /* makes it */
 };
 
-typedef struct {
-    int n;
+typedef struct { /* of tokens: bit i of the words stands for token i */
+    int n;       /* words */
     uint64_t *word;
 } Set;
 
@@ -90,19 +90,20 @@ typedef enum { UNIT_MAP, UNIT_CALL, UNIT_LOOP } UnitKind;
 
 struct Unit {
     UnitKind kind;
-    int id;
-    bool dead, done, backward;
-    int key;           /* order in the model: its last node */
-    VEC(Root *) roots; /* MAP, by node id */
-    Node *node;        /* CALL, LOOP; MAP, described: what it is for */
-    int token;
+    int id;                       /* place in Scope.units */
+    bool dead, done;              /* merged into another; became a step */
+    bool backward;                /* its step is of the backward pass */
+    int key;                      /* order in the model: its last node */
+    VEC(Root *) roots;            /* MAP, by node id */
+    Node *node;                   /* CALL, LOOP; MAP, described: what it is for */
+    int token;                    /* of what a CALL or LOOP makes; MAP: -1 */
     int part;                     /* of a sum of products: which one is being done */
     Set makes, reads, overwrites; /* tokens */
     Set holds;                    /* LOOP: what it reads in every iteration */
     Kernel *kernel;               /* MAP: built */
-    Operands operands;
-    Dest **target; /* of each effect */
-    Root **owner;  /* whose value it stores */
+    Operands operands;            /* of the kernel's arguments */
+    Dest **target;                /* of each effect */
+    Root **owner;                 /* of each effect: whose value it stores */
 };
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
@@ -116,16 +117,16 @@ typedef enum {
 
 typedef struct {
     CarryKind kind;
-    View arg, next;   /* in the body: loop[] of its depth set */
-    View first, last; /* outside: initial and final value */
-    bool temp;        /* the next value is copied at the end */
-    How how;          /* SUM */
-    bool *started;
+    View arg, next;    /* in the body: loop[] of its depth set */
+    View first, last;  /* outside: initial and final value */
+    bool temp;         /* the next value is copied at the end */
+    How how;           /* SUM: as in Dest */
+    bool *started;     /* SUM: as in Dest */
     VEC(Node *) terms; /* SUM: what the body adds, in order */
 } Carry;
 
-typedef struct { /* of a LOOP node */
-    Carry *carry;
+typedef struct {       /* of a LOOP node */
+    Carry *carry;      /* each carried value */
     Dest *stack;       /* of each stacked result, outside */
     bool *stack_slot;  /* lies in the slots of a carry: nothing to do */
     Node **result;     /* who reads result k, NULL = nobody */
@@ -134,26 +135,29 @@ typedef struct { /* of a LOOP node */
 
 /* h = a @ b + c @ d + bias: the first product writes, the others add. */
 typedef struct Products {
-    VEC(Node *) at;
-    Node *bias;
+    VEC(Node *) at; /* the products, in the order they are done */
+    Node *bias;     /* added by the first, or NULL */
 } Products;
 
-typedef struct {
-    bool live, free, root, need, own;
+typedef struct {     /* what is known of a node */
+    bool live;       /* a sink depends on it */
+    bool free;       /* costs nothing to compute again: constants, indexes */
+    bool root;       /* a kernel computes and stores it */
+    bool need;       /* somebody reads it where it lies */
+    bool own;        /* a needed view that no strides over its input show: it is copied */
     bool folded;     /* part of a sum of products */
     Products *sum;   /* of an addition that products do */
     int uses;        /* by nodes and sinks, views looked through */
     int readers;     /* by nodes that read it where it lies */
     int cost, loads; /* of what is computed in place */
-    bool has_view;
-    View view;
-    Root *maker;
-    Unit *unit; /* CALL, LOOP */
-    Dests dests;
-    VEC(Root *)
-    pieces; /* copies that fill places in which views of it
-                                                   lie; CONCAT: copies of its parts             */
-    LoopPlan *loop;
+    bool has_view;   /* view is set */
+    View view;       /* where it can be read */
+    Root *maker;     /* computes it, if it is a root */
+    Unit *unit;      /* CALL, LOOP: makes it */
+    Dests dests;     /* places it was given */
+    /* copies that fill places in which views of it lie; CONCAT: copies of its parts */
+    VEC(Root *) pieces;
+    LoopPlan *loop;    /* LOOP */
     const char *hint;  /* name, or of the statement it belongs to */
     bool exact;        /* hint names this very value */
     const Type *shape; /* of the reshape that has the name, or NULL */
@@ -163,19 +167,19 @@ typedef struct {
 
 struct Scope {
     Fuser *f;
-    Graph *g;
-    Scope *outer;
-    Loop *loop;
-    LoopPlan *plan;
-    int depth;  /* enclosing loops */
-    Node *node; /* the LOOP, in outer's graph */
-    Info *at;   /* by node id */
-    int n_tokens, max_tokens;
-    Set work;   /* of group_writes */
-    bool *seen; /* of path_between: by unit */
+    Graph *g;                 /* the whole graph, or the body */
+    Scope *outer;             /* around the loop; NULL for the whole graph */
+    Loop *loop;               /* whose body g is, or NULL */
+    LoopPlan *plan;           /* of that loop */
+    int depth;                /* enclosing loops */
+    Node *node;               /* the LOOP, in outer's graph */
+    Info *at;                 /* by node id */
+    int n_tokens, max_tokens; /* given out; room in a Set */
+    Set work;                 /* of group_writes */
+    bool *seen;               /* of path_between: by unit */
     VEC(Unit *) units;
     VEC(Root *) roots;
-    Steps *steps;
+    Steps *steps; /* made so far */
     /* what earlier tries have found out */
     bool *force; /* must be stored */
     bool *copy;  /* must be read through a dense copy */
@@ -183,19 +187,21 @@ struct Scope {
 };
 
 struct Fuser {
-    KernelProgram *kp;
+    KernelProgram *kp; /* gets the kernels */
     Program *p;
     Dims *ds;
     Context *cx;
     Arena *attempt; /* what is tried: forgotten with each new try */
-    Routine *r;
-    bool fuse;
-    Map *names; /* taken names of buffers */
-    Buffer **param, **grad, **input, **output, **sum, **count;
+    Routine *r;     /* being made */
+    bool fuse;      /* false: each op is a kernel of its own */
+    Map *names;     /* taken names of buffers */
+    /* by their numbers in the program; NULL = not used yet */
+    Map *narrow; /* nodes whose values are of 16 bits */
+    Buffer **param, **param16, **grad, **input, **output, **sum, **count;
     bool **started;     /* per parameter: has a contribution */
     int *contributions; /* per parameter: SINK_GRAD of the whole graph */
-    const Dim *one;
-    int64_t *values; /* of the symbols, at the training dims */
+    const Dim *one;     /* the dim 1 */
+    int64_t *values;    /* of the symbols, at the training dims */
 };
 
 /* ---- fuse_access.c: dims with NULL for 0, views, forms, coords ------------------------------- */
@@ -204,10 +210,11 @@ const Dim *dim_plus(Fuser *f, const Dim *a, const Dim *b);
 const Dim *dim_times(Fuser *f, const Dim *a, const Dim *b);
 bool dim_equal(const Dim *a, const Dim *b);
 bool dim_is_one(const Dim *d);
-const Dim *dim_product(Fuser *f, int n, const Dim *const *dim);
-int64_t size_in_training(Fuser *f, const Dim *d);
+const Dim *dim_product(Fuser *f, int n, const Dim *const *dim); /* 1 for none */
+int64_t size_in_training(Fuser *f, const Dim *d);               /* its value at those dims */
 
-View view_dense(Fuser *f, Buffer *b, const Type *t);
+View view_dense(Fuser *f, Buffer *b, const Type *t); /* row-major, from the buffer's start */
+/* The same elements as a value of type t. False: no strides describe it. */
 bool view_reshape(Fuser *f, const View *v, const Type *t, View *out);
 /* The view of n, a RESHAPE, TRANSPOSE, SLICE or BROADCAST, when its input lies in v. */
 bool view_move(Fuser *f, const View *v, const Node *n, View *out);
@@ -215,17 +222,16 @@ bool view_move(Fuser *f, const View *v, const Node *n, View *out);
 bool view_move_back(Fuser *f, const View *v, const Node *n, View *out);
 bool view_same_place(const View *a, const View *b); /* buffer and operand */
 
-Form form_axis(Fuser *f, int axis);
-Form form_add(Fuser *f, const Form *a, const Form *b);
-Form form_scale(Fuser *f, const Form *a, const Dim *by);
+Form form_axis(Fuser *f, int axis);                      /* the index along one kernel axis */
+Form form_add(Fuser *f, const Form *a, const Form *b);   /* a + b */
+Form form_scale(Fuser *f, const Form *a, const Dim *by); /* a times by */
 bool form_equal(const Form *a, const Form *b);
-Form coords_linear(Fuser *f, const Coords *c);
+Form coords_linear(Fuser *f, const Coords *c); /* the row-major position as one number */
 
-typedef struct {
+typedef struct { /* an axis that should be several; n 0 = none */
     int axis, n;
-    const Dim *dim[RANK_MAX];
+    const Dim *dim[RANK_MAX]; /* the n sizes, outermost first */
 } Split;
-/* an axis that should be several; n 0 = none   */
 
 /* c along the dims wanted. False: an index cannot be taken apart; *split says which axis would
    have to be split. size[a]: of kernel axis a. */
@@ -235,38 +241,48 @@ bool coords_along(Fuser *f, const Coords *c, int n, const Dim *const *want, cons
 bool coords_access(Fuser *f, const Coords *c, const View *v, const Dim *const *size, Form *out,
                    Split *split);
 
+/* ---- fuse_narrow.c: what lies in memory in 16 bits ------------------------------------------- */
+
+bool node_is_narrowing(const Node *n); /* BF16, F16 */
+bool node_is_handed(const Node *n);    /* ... of what a call stores rounded */
+void narrow_find(Fuser *f, Graph *g);
+bool narrow_is(const Fuser *f, const Node *n);
+/* The type t of a value, or that with the 16-bit dtype, if n is of 16 bits: for its buffer. */
+const Type *narrow_storage(const Fuser *f, const Node *n, const Type *t);
+
 /* ---- fuse_roots.c: which values are stored --------------------------------------------------- */
 
 Graph *roots_prepare(Fuser *f, Graph *g); /* splits reductions that no kernel can do */
-void roots_choose(Scope *s);
-bool node_is_view(const Node *n); /* RESHAPE TRANSPOSE SLICE BROADCAST */
-bool node_is_call(const Node *n); /* MATMUL SCATTER ATTENTION ATTENTION_GRAD LOOP */
+void roots_choose(Scope *s);              /* sets root, need, uses ... of each Info */
+bool node_is_view(const Node *n);         /* RESHAPE TRANSPOSE SLICE BROADCAST */
+bool node_is_call(const Node *n);         /* MATMUL SCATTER ATTENTION ATTENTION_GRAD LOOP */
 bool node_is_readable(const Scope *s, const Node *n); /* it lies somewhere, or a view does */
-Scope *scope_of(Scope *s, const Node *n);
+Scope *scope_of(Scope *s, const Node *n);             /* s or the one around it that has n */
 /* The node behind an argument that is computed again in the body; else n. */
 Node *node_resolve(Scope **s, Node *n);
-RootKind root_kind(const Node *n);
+RootKind root_kind(const Node *n); /* what kind of root n is, if it becomes one */
 
 /* ---- fuse_place.c: where they are stored ----------------------------------------------------- */
 
 void place_leaves(Scope *s); /* views of what lies somewhere already */
-void place_values(Scope *s);
+void place_values(Scope *s); /* all others, last node first, from users to makers */
 void place_give(Scope *s, Node *n, const Dest *d); /* n goes to d */
 /* n is copied to d; who reads `of` waits for that. NULL: it lies there already. */
 Root *place_copy(Scope *s, Node *of, Node *n, const Dest *d);
+/* A buffer of the arena for n. */
 Buffer *buffer_new(Fuser *f, const char *name, const Type *t, const Node *n);
-void buffer_use(Fuser *f, Buffer *b);          /* it has an id and a unique name from now on */
-bool place_view(Scope *s, Node *n, View *out); /* where n can be read */
-Root *root_new(Scope *s, Node *n, RootKind kind);
+void buffer_use(Fuser *f, Buffer *b);             /* it has an id and a unique name from now on */
+bool place_view(Scope *s, Node *n, View *out);    /* where n can be read */
+Root *root_new(Scope *s, Node *n, RootKind kind); /* without a place */
 
 /* ---- fuse_group.c: units, what they depend on, merging, order -------------------------------- */
 
 void group_units(Scope *s); /* one unit per root and call */
 bool group_check(Scope *s); /* false: a carry cannot be overwritten; again */
-void group_merge(Scope *s);
+void group_merge(Scope *s); /* kernels into kernels, while that saves traffic */
 Unit *group_next(Scope *s); /* the next one whose inputs are made; NULL */
 bool set_has(const Set *a, int i);
-bool sets_meet(const Set *a, const Set *b);
+bool sets_meet(const Set *a, const Set *b);          /* they share a token */
 bool root_is_read(const Scope *s, const Root *r);    /* by another unit */
 bool group_writes(Scope *s, const Unit *u, Node *n); /* u itself writes where n lies */
 
@@ -275,13 +291,14 @@ bool group_writes(Scope *s, const Unit *u, Node *n); /* u itself writes where n 
 /* Why a kernel cannot be built, and what would help: storing a value, reading it through a dense
    copy, not overwriting carry `temp`. */
 typedef struct {
-    Node *force, *copy;
-    int temp;
+    Node *force, *copy; /* NULL = neither */
+    int temp;           /* -1 = none */
 } MapFailure;
 
+/* A node at a position, read under a guard (-1 = none): the kernel value that is this already. */
 typedef struct {
     const Node *node;
-    Form at;
+    Form at; /* its linear position */
     int guard, value;
 } Key;
 
@@ -289,59 +306,62 @@ typedef struct {
 typedef struct {
     Scope *s;
     Fuser *f;
-    Unit *u;
+    Unit *u; /* whose kernel it is */
     Kernel *k;
-    Operands operands;
-    VEC(Dest *) target; /* per effect */
-    VEC(Root *) owner;
-    int n_outer;
+    Operands operands;         /* of the kernel's arguments so far */
+    VEC(Dest *) target;        /* per effect */
+    VEC(Root *) owner;         /* per effect: whose value it stores */
+    int n_outer;               /* axes before the row */
     const Dim *size[AXES_MAX]; /* outer axes, then the row */
-    bool has_row;
-    Coords row, elem; /* one per outer index; one per element */
-    VEC(Key) keys;
-    int *value; /* per root: its value, -1 = not yet */
-    bool *busy; /* per root */
-    int *kept;  /* per root: stored for a later phase, see Keep */
-    Split split;
-    MapFailure *why;
+    bool has_row;              /* false: one element per outer index */
+    Coords row, elem;          /* one per outer index; one per element */
+    VEC(Key) keys;             /* values that are there */
+    int *value;                /* per root: its value, -1 = not yet */
+    bool *busy;                /* per root: being built, to find what depends on itself */
+    int *kept;                 /* per root: stored for a later phase, see Keep in fuse_map.c */
+    Split split;               /* an axis that has to be split before the next try */
+    MapFailure *why;           /* what else is in the way */
 } MapBuild;
 
+/* Builds u's kernel, operands and effects. False, and why: there is no such kernel. */
 bool map_build(Scope *s, Unit *u, MapFailure *why);
-void map_finish(Scope *s, Unit *u); /* adds, names; the step */
-int map_argument(MapBuild *m, const View *v);
+void map_finish(Scope *s, Unit *u);                          /* adds, names; the step */
+int map_argument(MapBuild *m, const View *v);                /* the kernel's argument for it */
 bool map_root_coords(MapBuild *m, const Root *r, Coords *c); /* of the value itself */
 int value_of_root(MapBuild *m, int i);                       /* -1: cannot be built */
+/* n's element at c, where n lies in v. False: m->split and m->why say what helps. */
 bool map_access(MapBuild *m, Node *n, const View *v, const Coords *c, Access *a);
 void map_tidy(MapBuild *m); /* fuse_space.c: phases, axes, levels */
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* Adds a step that applies k, or the equal kernel that is there already; returns that. */
 Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool backward);
-AddKind dest_add(Dest *d); /* and marks it as started */
+AddKind dest_add(Dest *d); /* how a kernel writes there; marks it as started */
 
 /* ---- fuse_call.c, fuse_loop.c ---------------------------------------------------------------- */
 
-void call_finish(Scope *s, Unit *u);
+void call_finish(Scope *s, Unit *u);              /* the step of a call, after copies it needs */
 void loop_plan(Scope *s, Node *n);                /* places of carries and stacks */
 void loop_place_result(Scope *s, int k, Node *n); /* result k of the body */
 bool loop_use_temp(Scope *s, int k);              /* carry k goes over a copy; false: it does */
-Node *loop_result(const Graph *body, int k);
-void loop_finish(Scope *s, Unit *u);
-void scope_run(Scope *s);                     /* fuse.c */
-void copy_dense(Scope *s, Node *n, View *to); /* a step that copies n; to: where it lies then */
+Node *loop_result(const Graph *body, int k);      /* the node that is result k */
+void loop_finish(Scope *s, Unit *u);              /* its step, with those of the body */
+void scope_run(Scope *s);                         /* fuse.c: from nodes to steps */
+void copy_dense(Scope *s, Node *n, View *to);     /* a step that copies n; to: where it lies then */
 
-/* ---- fuse_text.c: names and formulas --------------------------------------------------------- */
+/* ---- fuse_text.c: names, source lines, what was fused ---------------------------------------- */
 
-void text_hints(Scope *s);
+void text_hints(Scope *s); /* hint, exact and shape of each Info */
 const char *text_buffer_name(Scope *s, const Node *n);
-const char *text_carry_name(Scope *s, const Node *loop, int k);
-const char *text_stack_name(Scope *s, const Node *loop, int j);
+const char *text_carry_name(Scope *s, const Node *loop, int k); /* of carry k */
+const char *text_stack_name(Scope *s, const Node *loop, int j); /* of stacked result j */
+/* Names, lines, formula and ops of a kernel that is built. */
 void text_describe(Scope *s, Unit *u, Kernel *k, const Operand *operands);
 
-/* ---- fuse_formula.c -------------------------------------------------------------------------- */
+/* ---- fuse_formula.c: equations --------------------------------------------------------------- */
 
-/* The number of the effect whose equation says most; formula and brief of a kernel. */
-int formula_main_effect(Scope *s, const Unit *u);
-void formula_write(Scope *s, Unit *u, Kernel *k, const Operand *operands);
+int formula_main_effect(Scope *s, const Unit *u); /* whose equation says most */
+void formula_write(Scope *s, Unit *u, Kernel *k, const Operand *operands); /* formula and brief */
 
 #endif
