@@ -121,6 +121,22 @@ static AstList with_includes(Includer *in, const Ast *tree, Including *outer)
     return all;
 }
 
+/* data = csv("h.csv", val: "v.csv"): the files are named as text, and no result may replace them
+   even if the program goes no further than to its tree. */
+static void name_data(Context *cx, const Ast *train)
+{
+    for (int i = 0; i < train->items.len; i++) {
+        const Ast *call = train->items.at[i]->value;
+        if (!call || call->kind != AST_CALL || train->items.at[i]->name != intern(cx, "data"))
+            continue;
+        for (int k = 0; k < call->args.len; k++) {
+            const Ast *arg = call->args.at[k], *file = arg->value;
+            if (file->kind == AST_STRING && arg->name != intern(cx, "vocab"))
+                vec_push(cx->arena, &cx->named, ((Named){ file->name, file->span }));
+        }
+    }
+}
+
 Ast *parse_program(Context *cx, int file, const char *const *dirs, int n_dirs)
 {
     Includer in = { .cx = cx, .dirs = dirs, .n_dirs = n_dirs };
@@ -128,5 +144,8 @@ Ast *parse_program(Context *cx, int file, const char *const *dirs, int n_dirs)
     Including top = { .path = tidy_path(cx, source_of(cx, file)->path), .at = tree->span };
     vec_push(cx->arena, &in.seen, top.path);
     tree->items = with_includes(&in, tree, &top);
+    for (int i = 0; i < tree->items.len; i++)
+        if (tree->items.at[i]->kind == AST_TRAIN)
+            name_data(cx, tree->items.at[i]);
     return tree;
 }

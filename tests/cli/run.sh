@@ -111,6 +111,8 @@ expect overwrite-included 1 'the output would overwrite a file of the model: par
     "$g" --emit=c parts.model -o part.inc
 expect overwrite-data 1 'parts.model:9:20: error: the output would overwrite these data: numbers.csv' \
     "$g" parts.model -o numbers.csv
+expect overwrite-data-by-tree 1 'the output would overwrite these data: numbers.csv' \
+    "$g" --emit=ast parts.model -o numbers.csv
 expect overwrite-by-rule 1 'the output would overwrite a file of the model: part.inc' \
     "$g" --emit=c -MD -MF part.inc parts.model -o parts.c
 if [ "$(cat numbers.csv)" = 1,2,3,4,5 ] && grep -q twice part.inc; then ok inputs-kept
