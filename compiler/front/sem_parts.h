@@ -9,13 +9,13 @@
 
 #include "front/sem.h"
 
-typedef struct Sem Sem;
-typedef struct Thing Thing;
-typedef struct Scope Scope;
-typedef struct Decl Decl;
-typedef struct Instance Instance;
-typedef struct Select Select;
-typedef struct Frame Frame;
+typedef struct Sem Sem;           /* the state of the analysis */
+typedef struct Thing Thing;       /* what a name or an expression stands for */
+typedef struct Scope Scope;       /* names and their things */
+typedef struct Decl Decl;         /* a layer, function or model */
+typedef struct Instance Instance; /* a layer with its parameters */
+typedef struct Select Select;     /* which one of a stack */
+typedef struct Frame Frame;       /* one application of a Decl */
 typedef VEC(Thing *) ThingList;
 
 /* ---- things -------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ typedef enum {
 /* part divides whole: said by whole / part where it is used as a size. */
 typedef struct Claim {
     const Dim *whole, *part;
-    const struct Claim *next;
+    const struct Claim *next; /* of the same thing, or NULL */
 } Claim;
 
 struct Thing {
@@ -50,6 +50,7 @@ struct Thing {
     bool literal;        /* DIM: a bare number in the source */
     const Claim *claims; /* DIM */
     Span span;           /* where it is declared or computed */
+    /* the rest by kind, as said at ThingKind */
     Expr *value;
     const Dim *dim, *to;
     int index;
@@ -69,20 +70,20 @@ struct Thing {
 struct Decl {
     const char *name;
     const Ast *ast;
-    Scope *scope;
-    bool prelude;
+    Scope *scope;  /* around the declaration */
+    bool prelude;  /* declared there, not in the user's file */
     bool building; /* being instantiated: to find recursion */
     int calls;     /* being applied: to find recursion */
 };
 
-typedef struct {
+typedef struct { /* a name of a scope */
     const char *name;
     Thing *thing;
 } Binding;
 
 /* Two name spaces: values (with sizes and constants), and layers. */
 struct Scope {
-    Scope *parent;
+    Scope *parent; /* around it, or NULL */
     VEC(Binding) values, layers;
 };
 
@@ -95,37 +96,37 @@ struct Instance {
     const char *under; /* "h_attn": the path for names of values */
     int group;         /* of its parameters */
     const Dim *count;  /* THING_STACK: how many */
-    Span span;
-    bool used;
+    Span span;         /* where it is built */
+    bool used;         /* applied somewhere */
 };
 
 /* Which element of each enclosing stack is meant, outermost first. */
 struct Select {
-    const Select *outer;
-    CheckedLoop *loop; /* iteration of loop + at; or NULL: element at */
+    const Select *outer; /* of the stack around it, or NULL */
+    CheckedLoop *loop;   /* iteration of loop + at; or NULL: element at */
     const Dim *at;
 };
 
 /* One application of a function, layer or model. */
 struct Frame {
-    Frame *up;
-    Decl *decl;
-    Instance *inst; /* NULL for functions */
-    const Select *select;
-    Scope *scope;
+    Frame *up;             /* the caller, or NULL */
+    Decl *decl;            /* what is applied */
+    Instance *inst;        /* NULL for functions */
+    const Select *select;  /* which one of its stacks inst is */
+    Scope *scope;          /* of its body */
     Span call;             /* where it is applied, in the caller */
     Span user;             /* the same, in the user's file */
     const char *statement; /* name for values of the current statement */
     const Dim **rest;      /* what ... stands for; NULL: nothing yet */
-    int n_rest;
-    Thing *result;     /* after return */
-    bool builds;       /* a layer is being built, not applied */
-    bool failed;       /* a statement was wrong: what it binds may lack */
-    CheckedLoop *loop; /* loop around the application */
-    ThingList *yields; /* of the innermost scan in this frame */
+    int n_rest;            /* dims of rest */
+    Thing *result;         /* after return */
+    bool builds;           /* a layer is being built, not applied */
+    bool failed;           /* a statement was wrong: what it binds may lack */
+    CheckedLoop *loop;     /* loop around the application */
+    ThingList *yields;     /* of the innermost scan in this frame */
 };
 
-typedef struct {
+typedef struct { /* a message, and the frames it was made in */
     Diag *d;
     Frame *frame;
 } Late;
@@ -138,43 +139,44 @@ typedef struct {
 
 struct Sem {
     Context *cx;
-    Arena *arena;
+    Arena *arena; /* that of the compilation */
     Dims *dims;
-    Checked *out;
+    Checked *out;    /* what is made */
     const Ast *file; /* the declarations of the user */
     const SemOptions *opt;
-    Scope *prelude, *global;
-    Decl *model;
-    Instance *main;
-    Frame *frame;
-    Frame *matching; /* whose signature sem_match_type reads */
-    CheckedLoop *loop;
-    bool training;  /* of the phase being evaluated */
-    bool declaring; /* building instances: no values exist */
+    Scope *prelude, *global; /* global: of the user's file, inside the prelude */
+    Decl *model;             /* that is compiled */
+    Instance *main;          /* the model built */
+    Frame *frame;            /* innermost */
+    Frame *matching;         /* whose signature sem_match_type reads */
+    CheckedLoop *loop;       /* innermost, or NULL */
+    bool training;           /* of the phase being evaluated */
+    bool declaring;          /* building instances: no values exist */
     VEC(Unsafe) unsafe;
-    bool deep_told; /* a value of too many axes in loops is reported */
-    CheckedPhase *phase;
+    bool deep_told;                         /* a value of too many axes in loops is reported */
+    CheckedPhase *phase;                    /* being evaluated */
     const Ast *loss;                        /* the loss statement of this phase */
     const char *slot_name;                  /* of means of the model's current statement */
     Map *draws;                             /* path -> number of draws so far (boxed int) */
     Map *mean_slots;                        /* place -> MeanPlace, see sem_loss.c */
     VEC(Expr *) param_values, input_values; /* of this phase */
     VEC(Instance *) owners;                 /* by parameter: the layer that declares it */
-    VEC(Symbol *) batches;
-    Map *defines; /* name -> Define, those not used yet */
-    VEC(Span) reported;
-    VEC(Late) late; /* messages and where they were made */
+    VEC(Symbol *) batches;                  /* the sample axes: one */
+    Map *defines;                           /* name -> Define, those not used yet */
+    VEC(Span) reported;                     /* places with an error: no second one */
+    VEC(Late) late;                         /* messages and where they were made */
 };
 
 /* ---- sem_names.c: scopes, messages --------------------------------------------------------- */
 
-Scope *scope_new(Sem *s, Scope *parent);
+Scope *scope_new(Sem *s, Scope *parent);                       /* empty */
 void scope_set(Sem *s, Scope *sc, const char *name, Thing *t); /* new or replaced */
 void scope_set_layer(Sem *s, Scope *sc, const char *name, Thing *t);
-Thing *scope_find(const Scope *sc, const char *name); /* here and outwards */
-Thing *scope_find_layer(const Scope *sc, const char *name);
-Thing *scope_find_here(const Scope *sc, const char *name);
+Thing *scope_find(const Scope *sc, const char *name);       /* here and outwards */
+Thing *scope_find_layer(const Scope *sc, const char *name); /* the same among layers */
+Thing *scope_find_here(const Scope *sc, const char *name);  /* in this scope only */
 
+/* Things of each kind; thing_new sets kind and place, the rest is 0. */
 Thing *thing_new(Sem *s, ThingKind kind, Span at);
 Thing *thing_poison(Sem *s);
 Thing *thing_value(Sem *s, Expr *e);
@@ -187,47 +189,54 @@ const char *thing_text(Sem *s, const Thing *t); /* "real[B,T]", "a layer": messa
 Span sem_here(const Sem *s, Span at);
 /* NULL when the same place is already reported; sem_note and the others accept NULL. */
 Diag *sem_error(Sem *s, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
-void sem_mark(Diag *d, Span at);
+void sem_mark(Diag *d, Span at); /* ~~~ under an operand */
+/* A note about a place that the user can see: none for places of the prelude. */
 void sem_note(Sem *s, Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void sem_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);      /* under 400 bytes */
 void sem_note_value(Sem *s, Diag *d, const Ast *ast, const Expr *e); /* "x is [B,T]" */
 void sem_note_dim(Sem *s, Diag *d, const Dim *dim); /* where its symbols are declared */
+/* An unknown name, with the nearest of those that could stand there. */
 Diag *sem_unknown(Sem *s, Span at, const char *what, const char *name, bool layers);
+/* Hints at the candidate nearest to word, if one is near. */
 void sem_did_you_mean(Diag *d, const char *word, const char *const *candidates, int n);
 const char *sem_dim_text(Sem *s, const Dim *d);   /* "T", "3*C = 384" */
 const char *sem_type_text(Sem *s, const Type *t); /* "[B,T]", "int[B,T]" */
-void sem_finish_messages(Sem *s);
+void sem_finish_messages(Sem *s);                 /* adds the calls that led to each message */
 
 /* ---- sem_const.c: compile-time values ------------------------------------------------------ */
 
 void sem_declare_const(Sem *s, Scope *sc, const Ast *a, bool top);
-void sem_declare_dim(Sem *s, const Ast *a);
-void sem_add_condition(Sem *s, const Ast *cond);
-bool thing_number(const Thing *t, double *v); /* a number known while compiling */
+void sem_declare_dim(Sem *s, const Ast *a);      /* a batch or dim of the file */
+void sem_add_condition(Sem *s, const Ast *cond); /* of a dim: holds for all sizes at run time */
+bool thing_number(const Thing *t, double *v);    /* a number known while compiling */
 bool thing_whole(const Thing *t, int64_t *v);
+/* A size; what: the words of the message when it is none. */
 const Dim *sem_eval_dim(Sem *s, const Ast *a, const char *what); /* NULL after an error */
-const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what);
+const Dim *thing_to_dim(Sem *s, const Thing *t, const Ast *a, const char *what); /* the same */
+/* A condition that is known while compiling; false after an error. */
 bool sem_eval_bool(Sem *s, const Ast *a, const char *what, bool *yes);
 /* Both operands known while compiling: the result, NULL if it is not such a case. */
 Thing *const_binary(Sem *s, const Ast *a, Thing *l, Thing *r);
-Thing *const_unary(Sem *s, const Ast *a, Thing *t);
+Thing *const_unary(Sem *s, const Ast *a, Thing *t); /* the same for -t and not t */
 Thing *const_math(Sem *s, const char *name, const Thing *t, Span at); /* sqrt(2), exp(1) */
 bool sem_known_le(Sem *s, const Dim *a, const Dim *b); /* proven, with the declared limits */
+/* Reports when a <= b is not known; what: which number of the model this is about. */
 bool sem_require_le(Sem *s, Span at, const Dim *a, const Dim *b, const char *what);
 
 /* ---- sem_shape.c: types, dims, axes -------------------------------------------------------- */
 
-const Type *sem_type(Sem *s, DType t, int rank, const Dim *const *dim);
+const Type *sem_type(Sem *s, DType t, int rank, const Dim *const *dim); /* the type of these */
 /* The type written, all names known; NULL after an error. */
 const Type *sem_eval_type(Sem *s, const Ast *type, const char *what);
-bool sem_type_dtype(Sem *s, const Ast *type, DType *dtype);
+bool sem_type_dtype(Sem *s, const Ast *type, DType *dtype); /* real, int, bool; none: real */
 /* Binds the fresh names of a signature's type to e's sizes. Two rounds: names, then formulas. */
 bool sem_match_type(Sem *s, const Ast *type, const Expr *e, const Ast *arg, const char *who,
                     int round);
+/* The shape of a and b together, aligned at the last axis, with a's dtype; NULL after an error. */
 const Type *sem_broadcast(Sem *s, const Ast *at, const Expr *a, const Expr *b);
-bool sem_find_axis(Sem *s, const Ast *a, const Type *t, int *axis); /* name or number */
-bool sem_find_axes(Sem *s, const Ast *a, const Type *t, int *n, int *axes);
-int sem_batch_axis(const Type *t);               /* -1 = none */
+bool sem_find_axis(Sem *s, const Ast *a, const Type *t, int *axis);         /* name or number */
+bool sem_find_axes(Sem *s, const Ast *a, const Type *t, int *n, int *axes); /* ascending */
+int sem_batch_axis(const Type *t);                                          /* -1 = none */
 void sem_poison_constants(Sem *s, const Ast *a); /* of a size that is reported */
 bool sem_is_one(const Dim *d);                   /* the literal 1 */
 
@@ -235,6 +244,7 @@ bool sem_is_one(const Dim *d);                   /* the literal 1 */
 
 int loop_depth(const CheckedLoop *l); /* loops around its body, it included; NULL: 0 */
 void sem_check_axes_in_loops(Sem *s, const Expr *e, Span at);
+/* One of each kind. A view of its operand's own shape is that operand. */
 Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *in, Span at);
 Expr *expr_named(Expr *e, const char *name);  /* a name of the user's */
 Expr *expr_hinted(Expr *e, const char *name); /* a name until the user gives one */
@@ -246,9 +256,11 @@ Expr *expr_reduce(Sem *s, const char *op, Expr *e, int n, const int *axes, bool 
 Expr *expr_reshape(Sem *s, Expr *e, int rank, const Dim *const *dim, Span at);
 Expr *expr_transpose(Sem *s, Expr *e, const int *axes, Span at);
 Expr *expr_slice(Sem *s, Expr *e, int axis, const Dim *lo, const Dim *size, Span at);
-Expr *expr_iota(Sem *s, const Dim *from, const Dim *to, Span at);
+Expr *expr_iota(Sem *s, const Dim *from, const Dim *to, Span at); /* from ... to - 1 */
+/* source[iteration of loop], as a value of loop's body. */
 Expr *expr_elem(Sem *s, CheckedLoop *loop, Expr *source, Span at);
-Expr *expr_iter(Sem *s, const Thing *t, Span at);
+Expr *expr_iter(Sem *s, const Thing *t, Span at); /* a THING_ITER as a value */
+/* A parameter as seen by the selected layer. */
 Expr *expr_param(Sem *s, int index, const Select *select, Span at);
 
 /* ---- sem_range.c: what is known of whole numbers ------------------------------------------- */
@@ -257,50 +269,55 @@ void sem_find_range(Sem *s, Expr *e);
 
 /* ---- sem_expr.c: expressions --------------------------------------------------------------- */
 
-Thing *sem_eval(Sem *s, const Ast *a);
+Thing *sem_eval(Sem *s, const Ast *a); /* any expression; never NULL */
 /* The tensor that t stands for; literals take the type like (may be DT_COUNT: their own). */
 Expr *sem_to_value(Sem *s, Thing *t, DType like, const Ast *a);
-Expr *sem_eval_value(Sem *s, const Ast *a); /* NULL after an error */
-Thing *sem_binary(Sem *s, const Ast *a, Thing *l, Thing *r);
+Expr *sem_eval_value(Sem *s, const Ast *a);                  /* NULL after an error */
+Thing *sem_binary(Sem *s, const Ast *a, Thing *l, Thing *r); /* a's operator on l and r */
 /* Applies a pointwise op to operands of any shapes; kind: 'n' numbers, 'r' reals, 'c' compares,
    'l' logic. NULL after an error. */
 Expr *sem_point(Sem *s, const Ast *a, const char *op, char kind, Expr *l, Expr *r);
 bool sem_no_mixing(Sem *s, Span at, const Dim *d, const char *what); /* d is no sample axis */
+/* False after a message: deps mix means over samples with something else. */
 bool sem_check_means(Sem *s, const Ast *a, unsigned deps);
 Expr *sem_matmul(Sem *s, const Ast *a, Expr *l, Expr *r); /* sem_index.c */
 
 /* ---- sem_index.c: brackets behind a value -------------------------------------------------- */
 
-Thing *sem_index(Sem *s, const Ast *a, Expr *e);
-Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids);
-bool sem_in_loop(const Expr *e, const CheckedLoop *loop); /* does it need loop? */
+Thing *sem_index(Sem *s, const Ast *a, Expr *e);                /* e[...] */
+Expr *sem_gather(Sem *s, const Ast *a, Expr *table, Expr *ids); /* rows; NULL after an error */
+bool sem_in_loop(const Expr *e, const CheckedLoop *loop);       /* does it need loop? */
 
 /* ---- sem_call.c: applying functions and layers --------------------------------------------- */
 
-Thing *sem_call(Sem *s, const Ast *a);
+Thing *sem_call(Sem *s, const Ast *a);         /* f(...) of any kind */
 Thing *sem_lookup_layer(Sem *s, const Ast *a); /* h, h[i], enc.h; NULL if no layer */
+/* The bracket arguments become names of `into`; false after an error. */
 bool sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *into);
+/* Runs d's body on the arguments of call; inst NULL: a function. */
 Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *scope,
                  const Ast *call);
-void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call);
+void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call); /* f: of the caller's C */
 void frame_pop(Sem *s);
 
 /* ---- sem_builtin.c, sem_move.c: primitives ----------------------------------------- */
 
 typedef struct {
-    const char *name;
-    const char *form;  /* "sum(x, over: axis)": for messages */
-    int least, most;   /* positional arguments */
-    const char *named; /* named ones, separated by blanks */
-    Thing *(*apply)(Sem *s, const Ast *call);
+    const char *name;                         /* in models */
+    const char *form;                         /* "sum(x, over: axis)": for messages */
+    int least, most;                          /* positional arguments */
+    const char *named;                        /* named ones, separated by blanks */
+    Thing *(*apply)(Sem *s, const Ast *call); /* its arguments are counted already */
 } Builtin;
 
-const Builtin *builtin_find(const char *name);
+const Builtin *builtin_find(const char *name); /* NULL if there is none */
 int builtin_count(void);
-const Builtin *builtin_at(int i);
-const Ast *call_arg(const Ast *call, int i); /* positional, or NULL */
-const Ast *call_named(Sem *s, const Ast *call, const char *name);
+const Builtin *builtin_at(int i);                                 /* in the order of the table */
+const Ast *call_arg(const Ast *call, int i);                      /* positional, or NULL */
+const Ast *call_named(Sem *s, const Ast *call, const char *name); /* NULL: not given */
+/* The sizes of a shape: items of a list, or with args arguments in brackets. */
 bool sem_eval_shape(Sem *s, const AstList *items, bool args, int *rank, const Dim **dim);
+/* What a call of each gives; poison after an error. */
 Thing *builtin_mean(Sem *s, const Ast *call); /* sem_loss.c */
 Thing *builtin_draw(Sem *s, const Ast *call);
 Thing *builtin_reshape(Sem *s, const Ast *call);
@@ -324,35 +341,41 @@ const char *sem_number_text(Sem *s, double v); /* "4.0", "0.25": with a point */
 
 /* ---- sem_layer.c: building layers ---------------------------------------------------------- */
 
+/* A layer d with its parameters and sublayers; NULL after an error. */
 Instance *sem_build(Sem *s, Decl *d, Scope *brackets, const char *path, const char *under,
                     int group, Span at);
+/* A parameter of the layer being built; its number, -1 after an error. */
 int sem_add_param(Sem *s, const Ast *a, const Type *type, SemRole role);
 void sem_declare_statement(Sem *s, const Ast *a); /* params, sublayers; ignores others */
-void sem_check_params(Sem *s);
+void sem_check_params(Sem *s);                    /* reports those that no loss reaches */
 
 /* ---- sem_init.c: states, initialisers ------------------------------------------------------ */
 
-void sem_set_init(Sem *s, int param, const Ast *value);
-void sem_override_init(Sem *s, const Ast *a); /* wte.weight ~ normal(0, 0.02) */
-void sem_declare_state(Sem *s, const Ast *a);
+void sem_set_init(Sem *s, int param, const Ast *value); /* of a param statement */
+void sem_override_init(Sem *s, const Ast *a);           /* wte.weight ~ normal(0, 0.02) */
+void sem_declare_state(Sem *s, const Ast *a);           /* constants fitted to the training data */
 
 /* ---- sem_body.c: statements ---------------------------------------------------------------- */
 
-void sem_run(Sem *s, const Ast *block);
+void sem_run(Sem *s, const Ast *block); /* all statements, until a return */
+/* names = t; value: what t is of, for messages. */
 void sem_bind(Sem *s, const AstList *names, Thing *t, const Ast *value);
 const char *sem_value_name(Sem *s, const char *name); /* "h_attn_q": the path in front */
+/* False after a message: the statement is not in the model itself. */
 bool sem_at_model(Sem *s, const Ast *a, const char *what);
-void sem_run_model(Sem *s, bool training);
+void sem_run_model(Sem *s, bool training); /* one phase: its sums, metrics and outputs */
 
 /* ---- sem_loop.c: loops that stay loops ----------------------------------------------------- */
 
-void sem_loop(Sem *s, const Ast *a);
-void sem_unroll(Sem *s, const Ast *a);
+void sem_loop(Sem *s, const Ast *a);   /* for i in 0..L */
+void sem_unroll(Sem *s, const Ast *a); /* for const i in ...: written out */
 Thing *sem_scan(Sem *s, const Ast *a); /* the stacked yields */
+/* What is written out is repeated lo ... hi - 1; false after a message: too often. */
 bool sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64_t hi);
 
 /* ---- sem_loss.c: means, losses, metrics, outputs ------------------------------------------- */
 
+/* loss = ..., metric m = ..., output o = ... */
 void sem_loss_statement(Sem *s, const Ast *a);
 void sem_metric_statement(Sem *s, const Ast *a);
 void sem_output_statement(Sem *s, const Ast *a);
