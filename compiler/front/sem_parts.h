@@ -244,7 +244,7 @@ bool sem_is_one(const Dim *d);                   /* the literal 1 */
 
 int loop_depth(const CheckedLoop *l); /* loops around its body, it included; NULL: 0 */
 void sem_check_axes_in_loops(Sem *s, const Expr *e, Span at);
-/* One of each kind. A view of its operand's own shape is that operand. */
+/* An Expr of any kind, then one for each. */
 Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *in, Span at);
 Expr *expr_named(Expr *e, const char *name);  /* a name of the user's */
 Expr *expr_hinted(Expr *e, const char *name); /* a name until the user gives one */
@@ -297,7 +297,7 @@ bool sem_bind_brackets(Sem *s, Decl *d, Span at, const AstList *args, Scope *int
 /* Runs d's body on the arguments of call; inst NULL: a function. */
 Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *scope,
                  const Ast *call);
-void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call); /* f: of the caller's C */
+void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call); /* f becomes the innermost */
 void frame_pop(Sem *s);
 
 /* ---- sem_builtin.c, sem_move.c: primitives ----------------------------------------- */
@@ -370,7 +370,7 @@ void sem_run_model(Sem *s, bool training); /* one phase: its sums, metrics and o
 void sem_loop(Sem *s, const Ast *a);   /* for i in 0..L */
 void sem_unroll(Sem *s, const Ast *a); /* for const i in ...: written out */
 Thing *sem_scan(Sem *s, const Ast *a); /* the stacked yields */
-/* What is written out is repeated lo ... hi - 1; false after a message: too often. */
+/* For what is repeated for lo ... hi - 1; false after a message: too often. */
 bool sem_few_turns(Sem *s, const Ast *range, const char *what, int64_t lo, int64_t hi);
 
 /* ---- sem_loss.c: means, losses, metrics, outputs ------------------------------------------- */
