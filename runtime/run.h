@@ -144,6 +144,21 @@ void rt_params_print(const RtModel *m, FILE *to);               /* the table */
 uint64_t rt_hash_text(const char *text); /* 64-bit FNV-1a: streams of names */
 size_t rt_real_bytes(const RtModel *m);  /* 4 or 8 */
 
+/* ---- cpu/products.c: how products of bf16 operands are computed ------------------------------ */
+
+typedef enum {
+    RT_PRODUCTS_UNSET,
+    RT_PRODUCTS_NATIVE, /* by the processor's instructions for them */
+    RT_PRODUCTS_UNPACK, /* in fp32, operands converted block by block */
+} RtProducts;
+
+/* For the rest of the process: RT_MATMUL_BF16=native|unpack, or stored (of a checkpoint), or what a
+   short measurement says. */
+RtProducts rt_products_choose(RtProducts stored);
+bool rt_products_are_native(void);
+const char *rt_products_name(RtProducts products); /* "native", "unpack", "unset" */
+RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
+
 /* ---- optim/: schedules and updates ---------------------------------------------------------- */
 
 typedef struct {

@@ -28,24 +28,56 @@ static inline int omp_in_parallel(void) { return 0; }
 #undef REAL
 #undef N
 
+/* to[k][width] = from[j, k] for j < live (rows of from, along k), 0 beyond; live <= width; and
+   to[k][width] = from[k, j]. */
+#define RT_PACK(real, stored, sfx)                                                                 \
+    void rt_pack_turned_##sfx(real *to, ptrdiff_t width, const stored *from, ptrdiff_t stride,     \
+                              ptrdiff_t live, ptrdiff_t k);                                        \
+    void rt_pack_straight_##sfx(real *to, ptrdiff_t width, const stored *from, ptrdiff_t stride,   \
+                                ptrdiff_t live, ptrdiff_t k);
+RT_PACK(float, float, f32)
+RT_PACK(double, double, f64)
+RT_PACK(float, rt_bf16, bf16)
+RT_PACK(float, rt_f16, f16)
+
 /* ---- matmul_plain.c: one problem (no batch), strides filled in ------------------------------- */
 
 void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads);
 void rt_matmul_plain_f64(double *c, const double *a, const double *b, const RtMatmul *p,
                          int threads);
+/* 16-bit operands: c in fp32, or, where it is NULL, in 16 bits. */
+void rt_matmul_plain_bf16(float *c, rt_bf16 *half, const rt_bf16 *a, const rt_bf16 *b,
+                          const RtMatmul *p, int threads);
+void rt_matmul_plain_f16(float *c, rt_f16 *half, const rt_f16 *a, const rt_f16 *b,
+                         const RtMatmul *p, int threads);
 
-/* Scratch room of the calling thread, kept between calls; contents are not. */
+/* Scratch room of the calling thread, kept between calls; contents are not. Operands that are
+   converted, and sums before they are rounded, have another one. */
 void *rt_cpu_room(size_t bytes);
+void *rt_cpu_room_half(size_t bytes);
 
 /* ---- matmul_onednn.c ------------------------------------------------------------------------- */
 
 /* One problem; false if oneDNN is absent or declines it, and then c is as it was. */
 #ifdef HAVE_ONEDNN
 bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p);
+/* type: of c, RT_BF16 or RT_F32 */
+bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a, const rt_bf16 *b,
+                           const RtMatmul *p);
 #else
 static inline bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
 {
     RT_UNUSED(c);
+    RT_UNUSED(a);
+    RT_UNUSED(b);
+    RT_UNUSED(p);
+    return false;
+}
+static inline bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a, const rt_bf16 *b,
+                                         const RtMatmul *p)
+{
+    RT_UNUSED(c);
+    RT_UNUSED(type);
     RT_UNUSED(a);
     RT_UNUSED(b);
     RT_UNUSED(p);

@@ -2,7 +2,7 @@
  *
  * In: RtMatmul, with zeros for defaults. Out: c. The one idea: who computes a product is a function
  * of its shape alone (and of RT_MATMUL=plain), never of a clock, so a resumed run computes the same
- * bits.
+ * bits. Operands in bf16 have one choice more, made once in a run and kept with it (products.c).
  */
 #include <stdlib.h>
 
@@ -95,3 +95,45 @@ void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p)
 {
     MATMUL_BATCH(rt_matmul_plain_f64)
 }
+
+/* ---- 16 bit ---------------------------------------------------------------------------------- */
+
+/* Above the small ones, where rt_products_choose or RT_MATMUL_BF16 says so. */
+static bool matmul_is_native(const RtMatmul *p, int threads)
+{
+    const double work = (double)p->m * (double)p->n * (double)p->k;
+    return work > RT_MATMUL_SMALL && threads > 0 && !omp_in_parallel() && !matmul_is_plain()
+           && rt_products_are_native();
+}
+
+static void matmul_half_bf16(float *c, rt_bf16 *half, const rt_bf16 *a, const rt_bf16 *b,
+                             const RtMatmul *p, int threads)
+{
+    if (!matmul_is_native(p, threads)
+        || !rt_matmul_onednn_bf16(c ? (void *)c : half, c ? RT_F32 : RT_BF16, a, b, p))
+        rt_matmul_plain_bf16(c, half, a, b, p, threads);
+}
+
+#define MATMUL_HALF(sfx, half)                                                                     \
+    static void matmul_one_##sfx##_##sfx(half *c, const half *a, const half *b, const RtMatmul *p, \
+                                         int threads)                                              \
+    {                                                                                              \
+        matmul_half_##sfx(NULL, c, a, b, p, threads);                                              \
+    }                                                                                              \
+    static void matmul_one_##sfx##_f32(float *c, const half *a, const half *b, const RtMatmul *p,  \
+                                       int threads)                                                \
+    {                                                                                              \
+        matmul_half_##sfx(c, NULL, a, b, p, threads);                                              \
+    }                                                                                              \
+    void rt_matmul_##sfx##_##sfx(half *c, const half *a, const half *b, RtMatmul p)                \
+    {                                                                                              \
+        MATMUL_BATCH(matmul_one_##sfx##_##sfx)                                                     \
+    }                                                                                              \
+    void rt_matmul_##sfx##_f32(float *c, const half *a, const half *b, RtMatmul p)                 \
+    {                                                                                              \
+        MATMUL_BATCH(matmul_one_##sfx##_f32)                                                       \
+    }
+
+MATMUL_HALF(bf16, rt_bf16)
+#define matmul_half_f16 rt_matmul_plain_f16
+MATMUL_HALF(f16, rt_f16)

@@ -13,6 +13,7 @@ enum { KEPT = 64 }; /* primitives of a thread; the oldest makes room */
 typedef struct {
     ptrdiff_t m, n, k, lda, ldb, ldc;
     bool ta, tb, add, bias;
+    dnnl_data_type_t in, out;
 } Key;
 
 typedef struct {
@@ -48,10 +49,10 @@ static bool engine_open(void)
 typedef dnnl_memory_desc_t Desc;
 
 static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step_row,
-                      ptrdiff_t step_column)
+                      ptrdiff_t step_column, dnnl_data_type_t type)
 {
     const dnnl_dims_t dims = { rows, columns }, strides = { step_row, step_column };
-    return dnnl_memory_desc_create_with_strides(d, 2, dims, dnnl_f32, strides) == dnnl_success;
+    return dnnl_memory_desc_create_with_strides(d, 2, dims, type, strides) == dnnl_success;
 }
 
 static void desc_free(Desc *d) { dnnl_memory_desc_destroy(*d); }
@@ -87,10 +88,10 @@ static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 typedef dnnl_memory_desc_t Desc;
 
 static bool desc_make(Desc *d, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step_row,
-                      ptrdiff_t step_column)
+                      ptrdiff_t step_column, dnnl_data_type_t type)
 {
     const dnnl_dims_t dims = { rows, columns }, strides = { step_row, step_column };
-    return dnnl_memory_desc_init_by_strides(d, 2, dims, dnnl_f32, strides) == dnnl_success;
+    return dnnl_memory_desc_init_by_strides(d, 2, dims, type, strides) == dnnl_success;
 }
 
 static void desc_free(Desc *d) { RT_UNUSED(d); }
@@ -156,10 +157,10 @@ static void kept_make(Kept *kept, const Key *q)
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     *kept = (Kept){ .key = *q };
-    bool good = desc_make(&d[MEM_A], q->m, q->k, q->ta ? 1 : q->lda, q->ta ? q->lda : 1)
-                && desc_make(&d[MEM_B], q->k, q->n, q->tb ? 1 : q->ldb, q->tb ? q->ldb : 1)
-                && desc_make(&d[MEM_BIAS], 1, q->n, q->n, 1)
-                && desc_make(&d[MEM_C], q->m, q->n, q->ldc, 1) && attr_make(&attr, q->add)
+    bool good = desc_make(&d[MEM_A], q->m, q->k, q->ta ? 1 : q->lda, q->ta ? q->lda : 1, q->in)
+                && desc_make(&d[MEM_B], q->k, q->n, q->tb ? 1 : q->ldb, q->tb ? q->ldb : 1, q->in)
+                && desc_make(&d[MEM_BIAS], 1, q->n, q->n, 1, dnnl_f32)
+                && desc_make(&d[MEM_C], q->m, q->n, q->ldc, 1, q->out) && attr_make(&attr, q->add)
                 && matmul_make(&pd, d, q->bias, attr);
     for (int i = 0; i < 4 && good; i++)
         good = memory_make(&kept->memory[i], &d[i]);
@@ -181,7 +182,7 @@ static bool key_same(const Key *a, const Key *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb
            && a->ldc == b->ldc && a->ta == b->ta && a->tb == b->tb && a->add == b->add
-           && a->bias == b->bias;
+           && a->bias == b->bias && a->in == b->in && a->out == b->out;
 }
 
 static Kept *kept_find(const Key *key)
@@ -199,7 +200,8 @@ static Kept *kept_find(const Key *key)
     return kept;
 }
 
-bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
+static bool product(void *c, const void *a, const void *b, const RtMatmul *p, dnnl_data_type_t in,
+                    dnnl_data_type_t out)
 {
     const Key key = { .m = p->m,
                       .n = p->n,
@@ -210,7 +212,9 @@ bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatm
                       .ta = p->ta,
                       .tb = p->tb,
                       .add = p->add,
-                      .bias = p->bias };
+                      .bias = p->bias,
+                      .in = in,
+                      .out = out };
     if (!engine_open())
         return false;
     Kept *kept = kept_find(&key);
@@ -231,4 +235,15 @@ bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatm
         }
     return dnnl_primitive_execute(kept->primitive, cache.stream, n, args) == dnnl_success
            && dnnl_stream_wait(cache.stream) == dnnl_success;
+}
+
+bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
+{
+    return product(c, a, b, p, dnnl_f32, dnnl_f32);
+}
+
+bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a, const rt_bf16 *b,
+                           const RtMatmul *p)
+{
+    return product(c, a, b, p, dnnl_bf16, type == RT_BF16 ? dnnl_bf16 : dnnl_f32);
 }

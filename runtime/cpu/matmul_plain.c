@@ -1,8 +1,9 @@
-/* matmul_plain.c -- products of matrices in plain C: nothing but libc and OpenMP, fp32 and fp64.
+/* matmul_plain.c -- products of matrices in plain C: nothing but libc and OpenMP.
  *
- * In: a product as rt.h describes it, strides filled in. Out: c. Large ones are packed and cut into
- * register tiles by plain.h; small ones run the same tile straight on the operands, where packing
- * and a team of threads would cost more than the product.
+ * In: a product as rt.h describes it, strides filled in; operands in fp32, fp64, or 16 bits. Out:
+ * c. Large ones are packed and cut into register tiles by plain.h, 16 bits becoming fp32 on the
+ * way; small ones run the same tile straight on the operands (small.h), where packing and a team of
+ * threads would cost more than the product. round.h rounds results to 16 bits.
  */
 #include "cpu/cpu.h"
 #include "cpu/simd.h"
@@ -12,24 +13,45 @@ enum {
     NEAR_BYTES = 800 << 10, /* packed near side: most of a second-level cache */
     BLOCK_ROWS = 96,        /* rows packed at a time as the far side */
     SMALL_DEPTH = 512,      /* largest k of a product that is not packed */
+    ROUND_SIDE = 256,       /* sums before they are rounded: the shorter side of a block, */
+    ROUND_ELEMS = 256 * 288 /* and all of it */
 };
 
-/* Packing room of this thread, kept between calls. */
-static _Thread_local struct {
+/* Room of this thread, kept between calls: for packing; for what is converted or rounded. */
+typedef struct {
     void *at;
     size_t bytes;
-} workspace;
+} Room;
+
+static void *room_of(Room *room, size_t bytes)
+{
+    if (room->bytes < bytes) {
+        rt_mem.free(room->at);
+        room->bytes = 0;
+        room->at = rt_alloc(bytes, "workspace of products");
+        room->bytes = bytes;
+    }
+    return room->at;
+}
 
 void *rt_cpu_room(size_t bytes)
 {
-    if (workspace.bytes < bytes) {
-        rt_mem.free(workspace.at);
-        workspace.bytes = 0;
-        workspace.at = rt_alloc(bytes, "workspace of products");
-        workspace.bytes = bytes;
-    }
-    return workspace.at;
+    static _Thread_local Room room;
+    return room_of(&room, bytes);
+}
+
+void *rt_cpu_room_half(size_t bytes)
+{
+    static _Thread_local Room room;
+    return room_of(&room, bytes);
 }
 
 #define TEMPLATE "cpu/plain.h"
 #include "cpu/twice.h"
+#define TEMPLATE "cpu/small.h"
+#include "cpu/twice.h"
+
+#define TEMPLATE "cpu/plain.h"
+#include "cpu/halves.h"
+#define TEMPLATE "cpu/round.h"
+#include "cpu/halves.h"

@@ -1,5 +1,6 @@
 /* plain.h -- one product by register tiles, the template behind matmul_plain.c.
  *
+ * Operands are stored as SRC and computed with as REAL: packing converts what has 16 bits.
  * c is cut into a grid of parts, one for each thread, which works alone: what lies in one cache is
  * packed by its own core. Within a part the smaller side is packed first ("near", it stays in the
  * second-level cache), the other one piece by piece right before its use ("far"), while the memory
@@ -13,7 +14,7 @@ enum { N(STRIP) = TILE_VECS * LANES, N(NEAR) = NEAR_BYTES / (int)sizeof(REAL) };
 
 typedef struct {
     const RtMatmul *p;
-    const REAL *a, *b;
+    const SRC *a, *b;
     REAL *c;
     ptrdiff_t m0, m1, n0, n1; /* the part of c in work */
     ptrdiff_t k0, k1;         /* and of k: one pass over the tiles */
@@ -31,9 +32,10 @@ typedef struct {
 static N(Side) N(side_a)(const N(Part) * w, ptrdiff_t i, ptrdiff_t live, REAL *to, bool pack)
 {
     const ptrdiff_t lda = w->p->lda, k = w->k1 - w->k0;
-    const REAL *from = w->p->ta ? w->a + w->k0 * lda + i : w->a + i * lda + w->k0;
+    const SRC *from = w->p->ta ? w->a + w->k0 * lda + i : w->a + i * lda + w->k0;
     if (w->direct_a)
-        return (N(Side)){ from, w->p->ta ? 1 : lda, w->p->ta ? lda : 1 };
+        return (N(Side)){ (const REAL *)(const void *)from, w->p->ta ? 1 : lda,
+                          w->p->ta ? lda : 1 };
     if (pack && w->p->ta)
         N(rt_pack_straight)(to, TILE_ROWS, from, lda, live, k);
     else if (pack)
@@ -45,9 +47,9 @@ static N(Side) N(side_a)(const N(Part) * w, ptrdiff_t i, ptrdiff_t live, REAL *t
 static N(Side) N(side_b)(const N(Part) * w, ptrdiff_t j, ptrdiff_t live, REAL *to, bool pack)
 {
     const ptrdiff_t ldb = w->p->ldb, k = w->k1 - w->k0;
-    const REAL *from = w->p->tb ? w->b + j * ldb + w->k0 : w->b + w->k0 * ldb + j;
+    const SRC *from = w->p->tb ? w->b + j * ldb + w->k0 : w->b + w->k0 * ldb + j;
     if (w->direct_b && live == N(STRIP))
-        return (N(Side)){ from, 1, ldb };
+        return (N(Side)){ (const REAL *)(const void *)from, 1, ldb };
     if (pack && w->p->tb)
         N(rt_pack_turned)(to, N(STRIP), from, ldb, live, k);
     else if (pack)
@@ -64,19 +66,19 @@ typedef struct {
 } N(Ahead);
 
 /* along: k runs along the stored rows */
-static N(Ahead) N(ahead_piece)(const REAL *from, bool along, ptrdiff_t stride, ptrdiff_t side0,
+static N(Ahead) N(ahead_piece)(const SRC *from, bool along, ptrdiff_t stride, ptrdiff_t side0,
                                ptrdiff_t live, ptrdiff_t k0, ptrdiff_t k)
 {
-    const ptrdiff_t per_line = 64 / (ptrdiff_t)sizeof(REAL);
-    const REAL *at = along ? from + side0 * stride + k0 : from + k0 * stride + side0;
+    const ptrdiff_t per_line = 64 / (ptrdiff_t)sizeof(SRC);
+    const SRC *at = along ? from + side0 * stride + k0 : from + k0 * stride + side0;
     return (N(Ahead)){ .at = (const char *)at,
-                       .step = stride * (ptrdiff_t)sizeof(REAL),
+                       .step = stride * (ptrdiff_t)sizeof(SRC),
                        .lines = ceil_div(along ? k : live, per_line) + 1,
                        .rows = along ? live : k };
 }
 
 /* Tile number t of `tiles` touches one column of lines, down a share of the rows. */
-static void N(ahead_tile)(const N(Ahead) * piece, ptrdiff_t t, ptrdiff_t tiles, N(Tile) * tile)
+static void N(ahead_tile)(const N(Ahead) * piece, ptrdiff_t t, ptrdiff_t tiles, R(Tile) * tile)
 {
     const ptrdiff_t groups = max_size(1, tiles / piece->lines);
     const ptrdiff_t row = t / piece->lines % groups * piece->rows / groups;
@@ -90,7 +92,7 @@ static void N(run_tile)(const N(Part) * w, ptrdiff_t i, ptrdiff_t j, N(Side) a, 
                         const N(Ahead) * ahead, ptrdiff_t t, ptrdiff_t tiles)
 {
     const bool first = w->k0 == 0;
-    N(Tile)
+    R(Tile)
     tile = {
         .k = w->k1 - w->k0,
         .a = a.at,
@@ -104,7 +106,7 @@ static void N(run_tile)(const N(Part) * w, ptrdiff_t i, ptrdiff_t j, N(Side) a, 
         .bias = first && w->p->bias ? (const REAL *)w->p->bias + j : NULL,
     };
     N(ahead_tile)(ahead, t, tiles, &tile);
-    N(rt_tile)((int)min_size(TILE_ROWS, w->m1 - i), (int)min_size(N(STRIP), w->n1 - j), &tile);
+    R(rt_tile)((int)min_size(TILE_ROWS, w->m1 - i), (int)min_size(N(STRIP), w->n1 - j), &tile);
 }
 
 /* Rows are near, strips of columns far. */
@@ -162,8 +164,9 @@ static void N(run_part)(N(Part) w)
     w.near = rt_cpu_room((size_t)(round_up(depth * side, LANES) + far) * sizeof(REAL));
     w.far = w.near + round_up(depth * side, LANES);
     const bool aliased = w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 == 0; /* rows in one set */
-    w.direct_a = columns <= 2 * N(STRIP) && (w.p->ta || !aliased);
-    w.direct_b = rows <= 8 * TILE_ROWS && !w.p->tb;
+    const bool as_is = sizeof(SRC) == sizeof(REAL);                      /* nothing to convert */
+    w.direct_a = as_is && columns <= 2 * N(STRIP) && (w.p->ta || !aliased);
+    w.direct_b = as_is && rows <= 8 * TILE_ROWS && !w.p->tb;
     for (w.k0 = 0; w.k0 < all; w.k0 = w.k1) {
         w.k1 = min_size(all, w.k0 + depth);
         for (ptrdiff_t at = from; at < to; at += side) {
@@ -196,63 +199,26 @@ static int N(grid_rows)(const RtMatmul *p, int threads)
     return best;
 }
 
-static void N(run_product)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p, int threads)
+/* Part number `part` of all that there are for so many threads; false: it is empty. */
+static bool N(cut_part)(N(Part) * w, int part, int threads)
 {
+    const RtMatmul *p = w->p;
     const int rows = N(grid_rows)(p, threads), columns = threads / rows;
     const ptrdiff_t tiles = ceil_div(p->m, TILE_ROWS), strips = ceil_div(p->n, N(STRIP));
+    const ptrdiff_t row = part / columns, column = part % columns;
+    w->m0 = min_size(p->m, tiles * row / rows * TILE_ROWS);
+    w->m1 = min_size(p->m, tiles * (row + 1) / rows * TILE_ROWS);
+    w->n0 = min_size(p->n, strips * column / columns * N(STRIP));
+    w->n1 = min_size(p->n, strips * (column + 1) / columns * N(STRIP));
+    return row < rows && w->m0 < w->m1 && w->n0 < w->n1;
+}
+
+static void N(run_product)(REAL *c, const SRC *a, const SRC *b, const RtMatmul *p, int threads)
+{
 #pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (int part = 0; part < rows * columns; part++) {
-        const ptrdiff_t row = part / columns, column = part % columns;
+    for (int part = 0; part < threads; part++) {
         N(Part) w = { .p = p, .a = a, .b = b, .c = c };
-        w.m0 = tiles * row / rows * TILE_ROWS;
-        w.m1 = min_size(p->m, tiles * (row + 1) / rows * TILE_ROWS);
-        w.n0 = strips * column / columns * N(STRIP);
-        w.n1 = min_size(p->n, strips * (column + 1) / columns * N(STRIP));
-        if (w.m0 < w.m1 && w.n0 < w.n1)
+        if (N(cut_part)(&w, part, threads))
             N(run_part)(w);
     }
-}
-
-/* A small product, by one thread: tiles run on a as it lies, and on b too unless it is stored
- * turned. */
-static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p)
-{
-    REAL packed[SMALL_DEPTH * N(STRIP)] __attribute__((aligned(RT_ALIGN)));
-    for (ptrdiff_t j = 0; j < p->n;) {
-        ptrdiff_t live = min_size(N(STRIP), p->n - j);
-        const bool whole = live % LANES == 0;
-        if (!p->tb && !whole && live > LANES)
-            live -= live % LANES; /* the rest, less than a vector, is a strip of its own */
-        const bool pack = p->tb || live % LANES != 0;
-        const ptrdiff_t width = round_up(live, LANES);
-        if (pack && p->tb)
-            N(rt_pack_turned)(packed, width, b + j * p->ldb, p->ldb, live, p->k);
-        else if (pack)
-            N(rt_pack_straight)(packed, width, b + j, p->ldb, live, p->k);
-        for (ptrdiff_t i = 0; i < p->m; i += TILE_ROWS) {
-            const N(Tile) t = {
-                .k = p->k,
-                .a = a + i * (p->ta ? 1 : p->lda),
-                .a_i = p->ta ? 1 : p->lda,
-                .a_k = p->ta ? p->lda : 1,
-                .b = pack ? packed : b + j,
-                .b_k = pack ? width : p->ldb,
-                .c = c + i * p->ldc + j,
-                .c_i = p->ldc,
-                .add = p->add,
-                .bias = p->bias ? (const REAL *)p->bias + j : NULL,
-                .ahead = (const char *)(b + j),
-            };
-            N(rt_tile)((int)min_size(TILE_ROWS, p->m - i), (int)live, &t);
-        }
-        j += live;
-    }
-}
-
-void N(rt_matmul_plain)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p, int threads)
-{
-    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL)
-        N(run_small)(c, a, b, p);
-    else
-        N(run_product)(c, a, b, p, threads);
 }

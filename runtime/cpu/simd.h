@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -54,6 +56,37 @@ CPU_INLINE Vf v_splat_f32(float x) { return x - (Vf){ 0 }; }
 CPU_INLINE Vd v_splat_f64(double x) { return x - (Vd){ 0 }; }
 CPU_INLINE Vf v_load_f32(const float *at) { return *(const VfU *)at; }
 CPU_INLINE Vd v_load_f64(const double *at) { return *(const VdU *)at; }
+/* of 16 bits: LANES_F of them, and one */
+#if defined(__AVX512F__)
+CPU_INLINE Vf v_load_bf16(const rt_bf16 *at)
+{
+    const __m256i half = _mm256_loadu_si256((const void *)at);
+    return (Vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+}
+CPU_INLINE Vf v_load_f16(const rt_f16 *at)
+{
+    return (Vf)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+}
+#else
+CPU_INLINE Vf v_load_bf16(const rt_bf16 *at)
+{
+    float whole[LANES_F];
+    for (int i = 0; i < LANES_F; i++)
+        whole[i] = rt_of_bf16(at[i]);
+    return *(const VfU *)whole;
+}
+CPU_INLINE Vf v_load_f16(const rt_f16 *at)
+{
+    float whole[LANES_F];
+    for (int i = 0; i < LANES_F; i++)
+        whole[i] = rt_of_f16(at[i]);
+    return *(const VfU *)whole;
+}
+#endif
+CPU_INLINE float v_one_f32(float x) { return x; }
+CPU_INLINE double v_one_f64(double x) { return x; }
+CPU_INLINE float v_one_bf16(rt_bf16 x) { return rt_of_bf16(x); }
+CPU_INLINE float v_one_f16(rt_f16 x) { return rt_of_f16(x); }
 CPU_INLINE void v_store_f32(float *at, Vf v) { *(VfU *)at = v; }
 CPU_INLINE void v_store_f64(double *at, Vd v) { *(VdU *)at = v; }
 

@@ -9,3 +9,8 @@
 
 #define TEMPLATE "cpu/tile_real.h"
 #include "cpu/twice.h"
+
+#define TEMPLATE "cpu/pack.h"
+#include "cpu/twice.h"
+#define TEMPLATE "cpu/pack.h"
+#include "cpu/halves.h"

@@ -19,9 +19,3 @@ typedef struct {
 
 /* c[rows, columns] (+)= a[rows, k] @ b[k, columns]; up to TILE_ROWS and TILE_VECS vectors. */
 void N(rt_tile)(int rows, int columns, const N(Tile) * t);
-/* to[k][width] = from[j, k] for j < live (rows of from, along k), 0 beyond; live <= width. */
-void N(rt_pack_turned)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
-                       ptrdiff_t live, ptrdiff_t k);
-/* to[k][width] = from[k, j] for j < live, 0 beyond. */
-void N(rt_pack_straight)(REAL *to, ptrdiff_t width, const REAL *from, ptrdiff_t stride,
-                         ptrdiff_t live, ptrdiff_t k);

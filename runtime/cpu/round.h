@@ -1,0 +1,104 @@
+/* round.h -- products of 16-bit operands of any size, the third template behind matmul_plain.c.
+ *
+ * Sums are in fp32 over the whole of k. Where the result has 16 bits, the product goes block by
+ * block through room in fp32 that stays in cache, and is rounded once, when it is complete.
+ */
+
+static void N(round_block)(SRC *to, ptrdiff_t stride, const float *from, ptrdiff_t width,
+                           ptrdiff_t rows, ptrdiff_t columns)
+{
+    for (ptrdiff_t i = 0; i < rows; i++) {
+        SRC *restrict row = to + i * stride;
+        const float *restrict sum = from + i * width;
+#pragma omp simd
+        for (ptrdiff_t j = 0; j < columns; j++)
+            row[j] = N(rt_to)(sum[j]);
+    }
+}
+
+/* The side of equal blocks, at most `most` and in whole units, that cut n. */
+static ptrdiff_t N(block_side)(ptrdiff_t n, ptrdiff_t most, ptrdiff_t unit)
+{
+    most = max_size(1, most / unit) * unit;
+    return min_size(n, round_up(ceil_div(n, ceil_div(n, most)), unit));
+}
+
+/* A part whose result is rounded: by blocks, along the longer side. */
+static void N(run_rounded)(N(Part) w, SRC *half)
+{
+    const ptrdiff_t rows = w.m1 - w.m0, columns = w.n1 - w.n0, ldc = w.p->ldc;
+    ptrdiff_t high = N(block_side)(rows, ROUND_SIDE, TILE_ROWS);
+    ptrdiff_t across = N(block_side)(columns, ROUND_SIDE, N(STRIP));
+    if (rows <= columns)
+        across = N(block_side)(columns, ROUND_ELEMS / high, N(STRIP));
+    else
+        high = N(block_side)(rows, ROUND_ELEMS / across, TILE_ROWS);
+    float *const sums = rt_cpu_room_half((size_t)(high * across) * sizeof *sums);
+    for (ptrdiff_t i = w.m0; i < w.m1; i += high)
+        for (ptrdiff_t j = w.n0; j < w.n1; j += across) {
+            RtMatmul p = *w.p;
+            p.m = min_size(high, w.m1 - i);
+            p.n = min_size(across, w.n1 - j);
+            p.ldc = across;
+            p.bias = p.bias ? (const float *)p.bias + j : NULL;
+            const N(Part) block = { .p = &p,
+                                    .a = w.a + i * (p.ta ? 1 : p.lda),
+                                    .b = w.b + j * (p.tb ? p.ldb : 1),
+                                    .c = sums,
+                                    .m1 = p.m,
+                                    .n1 = p.n };
+            N(run_part)(block);
+            N(round_block)(half + i * ldc + j, ldc, sums, across, p.m, p.n);
+        }
+}
+
+/* rows of a stored matrix, converted and dense */
+static float *N(widen)(float *to, const SRC *from, ptrdiff_t stride, ptrdiff_t rows,
+                       ptrdiff_t columns)
+{
+    for (ptrdiff_t i = 0; i < rows; i++) {
+        float *restrict row = to + i * columns;
+        const SRC *restrict stored = from + i * stride;
+#pragma omp simd
+        for (ptrdiff_t j = 0; j < columns; j++)
+            row[j] = N(rt_of)(stored[j]);
+    }
+    return to;
+}
+
+/* A small product: operands are converted whole, and the rest is that of fp32. */
+static void N(run_converted)(float *c, SRC *half, const SRC *a, const SRC *b, const RtMatmul *p)
+{
+    RtMatmul q = *p;
+    const ptrdiff_t size_a = round_up(p->m * p->k, LANES), size_b = round_up(p->k * p->n, LANES);
+    const ptrdiff_t size_c = c ? 0 : p->m * p->n;
+    float *room = rt_cpu_room_half((size_t)(size_a + size_b + size_c + LANES) * sizeof *room);
+    q.lda = p->ta ? p->m : p->k;
+    q.ldb = p->tb ? p->k : p->n;
+    N(widen)(room, a, p->lda, p->ta ? p->k : p->m, q.lda);
+    N(widen)(room + size_a, b, p->ldb, p->tb ? p->n : p->k, q.ldb);
+    float *const sums = c ? c : room + size_a + size_b;
+    q.ldc = c ? p->ldc : p->n;
+    rt_matmul_plain_f32(sums, room, room + size_a, &q, 1);
+    if (half)
+        N(round_block)(half, p->ldc, sums, q.ldc, p->m, p->n);
+}
+
+void N(rt_matmul_plain)(float *c, SRC *half, const SRC *a, const SRC *b, const RtMatmul *p,
+                        int threads)
+{
+    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL) {
+        N(run_converted)(c, half, a, b, p);
+        return;
+    }
+    if (c) {
+        N(run_product)(c, a, b, p, threads);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int part = 0; part < threads; part++) {
+        N(Part) w = { .p = p, .a = a, .b = b };
+        if (N(cut_part)(&w, part, threads))
+            N(run_rounded)(w, half);
+    }
+}
