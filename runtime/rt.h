@@ -16,7 +16,7 @@
 
 /* ---- the arena ------------------------------------------------------------------------------ */
 
-#define RT_ALIGN         64
+#define RT_ALIGN         64 /* of buffers; sizes are rounded up to it */
 #define RT_SIZE(type, n) ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
 #define RT_AT(arena, at) ((void *)((char *)(arena) + (at)))
 #define RT_UNUSED(x)     ((void)(x))
@@ -27,6 +27,7 @@ static inline rt_f16 *rt_at_f16(void *arena, size_t at) { return RT_AT(arena, at
 static inline int32_t *rt_at_i32(void *arena, size_t at) { return RT_AT(arena, at); }
 static inline bool *rt_at_bool(void *arena, size_t at) { return RT_AT(arena, at); }
 
+/* Limits of a model; RT_CHUNKS: of the ranges that a sum is cut into. */
 enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 64, RT_MAX_SLOTS = 64, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
 
 /* ---- loops -----------------------------------------------------------------------------------
@@ -64,7 +65,7 @@ static inline ptrdiff_t rt_chunk(ptrdiff_t rows, int chunk, int chunks) /* where
     return rows * chunk / chunks;
 }
 
-static inline double rt_sum_chunks(const double *part, int chunks)
+static inline double rt_sum_chunks(const double *part, int chunks) /* in order */
 {
     double sum = 0;
     for (int chunk = 0; chunk < chunks; chunk++)
@@ -107,8 +108,8 @@ typedef enum { RT_CONSTANT, RT_LINEAR, RT_COSINE } RtSchedKind;
 
 typedef struct {
     RtInitKind kind;
-    double value;
-} RtInit; /* NORMAL: std; UNIFORM: bound */
+    double value; /* CONST: itself; NORMAL: std; UNIFORM: bound */
+} RtInit;
 
 typedef struct { /* a size bound when the program starts */
     const char *name;
@@ -117,23 +118,23 @@ typedef struct { /* a size bound when the program starts */
     const char *where; /* "chargpt.model:4" */
 } RtDim;
 
-typedef struct {
+typedef struct { /* repetitions, and elements from one to the next */
     ptrdiff_t count, stride;
 } RtStack;
 
 typedef struct {      /* one row stands for all repetitions of a stack */
     const char *path; /* "h.*.attn.c_attn.weight": one * per stack */
     RtRole role;
-    bool decay;
-    int rank; /* of one repetition */
+    bool decay; /* weight decay applies */
+    int rank;   /* of one repetition */
     ptrdiff_t shape[RT_MAX_RANK];
     ptrdiff_t at;                 /* first element in the flat buffer */
     int n_stacks;                 /* element (i, j) of nested stacks starts at */
     RtStack stack[RT_MAX_STACKS]; /* at + i*stack[0].stride + j*stack[1].stride */
     RtInit init;
-    const char *fit; /* "mean" or "std" of input fit_input, or NULL */
-    int fit_input;
-    const char *where;
+    const char *fit;   /* "mean" or "std" of input fit_input, or NULL */
+    int fit_input;     /* row of the inputs */
+    const char *where; /* "chargpt.model:12"; here and below */
 } RtParam;
 
 typedef struct {
@@ -164,39 +165,38 @@ typedef struct {
     const char *name, *where;
 } RtMetric;
 
-typedef struct { /* a loss and what it trains: elements from..to-1 */
-    const char *loss;
-    ptrdiff_t from, to;
+typedef struct {        /* a loss and what it trains: elements from..to-1 */
+    const char *loss;   /* its name */
+    ptrdiff_t from, to; /* in the flat buffer */
     RtOptKind optimizer;
     const char *where;
 } RtObjective;
 
 typedef enum { RT_MAP_WINDOW, RT_MAP_COL, RT_MAP_COLS } RtMapKind;
-typedef struct {
-    int input;
+typedef struct { /* what an input is given of the data; ranges by RtModel.map_range */
+    int input;   /* row of the inputs */
     RtMapKind kind;
-    const char *column;
+    const char *column; /* COL by name, or NULL */
     const char *where;
 } RtMap;
-/* ranges by RtModel.map_range                   */
 
-typedef struct { /* the train block: defaults of the flags */
-    bool present;
+typedef struct {                          /* the train block: defaults of the flags */
+    bool present;                         /* false: the model has none */
     const char *reader, *path, *val_path; /* reader: "text", "csv", "tokens" or NULL */
     double split;                         /* training share of the data */
     bool header;                          /* csv: the first row names the columns */
     const char *vocab;                    /* text: "bytes" or "chars" */
     const RtMap *maps;
     int n_maps;
-    int64_t batch, accumulate;
+    int64_t batch, accumulate; /* samples of an update; micro-steps it is split into */
     RtOptKind optimizer;
-    double beta1, beta2, eps, momentum, weight_decay;
-    bool nesterov;
+    double beta1, beta2, eps, momentum, weight_decay; /* of the optimizer */
+    bool nesterov;                                    /* of SGD */
     RtSchedKind schedule;
-    double lr, lr_end;
+    double lr, lr_end;           /* highest rate; that at the end of the schedule */
     int64_t warmup, decay_steps; /* decay_steps 0 = steps */
     double clip;                 /* 0 = no clipping */
-    int64_t steps, eval_every, save_every, log_every, keep;
+    int64_t steps, eval_every, save_every, log_every, keep; /* in updates; keep: checkpoints */
     uint64_t seed;
     const char *out; /* NULL = <model>.run */
     const char *where;
@@ -232,6 +232,7 @@ typedef struct {
 
     /* dims: values in the order of .dims */
     const char *(*check_dims)(const ptrdiff_t *dims); /* NULL, or the constraint that fails */
+    /* Sizes of an input and an output; the range of a map; the bytes an entry works in. */
     void (*input_shape)(const ptrdiff_t *dims, int input, ptrdiff_t *shape);
     void (*output_shape)(const ptrdiff_t *dims, int output, ptrdiff_t *shape);
     void (*map_range)(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi);
@@ -254,16 +255,16 @@ struct RtStep {                 /* device memory on a GPU */
     bool finite;                /* all gradients of all ranks are finite */
     double norm;                /* global norm of the gradient */
     double factor;              /* the update multiplies gradients with: clip */
-    double lr;
-    int64_t applied; /* updates applied before this one */
+    double lr;                  /* of this update */
+    int64_t applied;            /* updates applied before this one */
 };
 
 struct RtRun { /* the part that emitted code sees */
     const RtModel *model;
-    void *p, *d_p; /* flat parameters and gradients, real type */
-    void *p16;     /* p rounded to the compute type, same places; NULL: the model has none */
-    void *arena;
-    int micro_steps;                 /* of this update */
+    void *p, *d_p;   /* flat parameters and gradients, real type */
+    void *p16;       /* p rounded to the compute type, same places; NULL: the model has none */
+    void *arena;     /* where values of a micro-step or batch live */
+    int micro_steps; /* of this update */
     ptrdiff_t dims[RT_MAX_DIMS];     /* of the current micro-step or batch */
     const void *inputs[RT_MAX_DIMS]; /* of the current micro-step or batch */
     void *outputs[RT_MAX_DIMS];      /* filled by forward */
@@ -284,7 +285,8 @@ void rt_end_step(RtRun *run, RtStep *s); /* counters advance on applied updates 
 /* ---- cpu: products and attention ------------------------------------------------------------ */
 
 /* c[m,n] (+)= a[m,k] @ b[k,n] (+ bias[n]) for each of batch[0]*batch[1] problems. ta: a is stored
-   [k,m]; tb: b is stored [n,k]. lda.. are row strides of the stored matrices, 0 = dense. */
+   [k,m]; tb: b is stored [n,k]. lda.. are row strides of the stored matrices, 0 = dense. Error: as
+   that of any order of the sum, below k u times the sum of |a b|, u = 2^-24 (fp64: 2^-53). */
 typedef struct {
     ptrdiff_t m, n, k;
     bool ta, tb, add;
@@ -304,12 +306,13 @@ void rt_matmul_f16_f16(rt_f16 *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
 void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
 
 /* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
-   A step gives the distance of b, h and t in elements; the last axis is dense. lse[b,h,t] dense. */
-typedef struct {
+   lse[b,h,t], dense: the logarithm of that softmax's denominator; a query that sees no key has y = 0
+   and lse = 0. Error, as tested with values near 1: 5e-5 (1 + |y|), in fp64 1e-12 (1 + |y|). */
+typedef struct { /* elements from one b, h, t to the next; the last axis is dense */
     ptrdiff_t b, h, t;
 } RtHeads;
 typedef struct {
-    ptrdiff_t B, H, T, S, D, E;
+    ptrdiff_t B, H, T, S, D, E; /* batch, heads, queries, keys, size of q and k, size of v and y */
     double scale;
     bool causal;
     RtHeads q, k, v, y; /* gradients have steps of their own: */
@@ -320,6 +323,8 @@ void rt_attention_f32(float *y, float *lse, const float *q, const float *k, cons
                       RtAttention a);
 void rt_attention_f64(double *y, double *lse, const double *q, const double *k, const double *v,
                       RtAttention a);
+/* d_q, d_k, d_v = the gradients where y has d_y; y and lse are those of the forward call. They are
+   written, not added to. The same errors. */
 void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
                            const float *v, const float *y, const float *lse, const float *d_y,
                            RtAttention a);
@@ -341,6 +346,7 @@ void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
+/* Everything a program does, by its command line; the exit code. */
 int rt_main(const RtModel *model, int argc, char **argv);
 
 /* trace.c, for files emitted with --trace: a line about a value that a step wrote, to stderr */
