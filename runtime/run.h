@@ -65,7 +65,7 @@ int rt_write_atomic(const char *path, const void *data, size_t len);
 
 /* ---- data: readers and order ---------------------------------------------------------------- */
 
-typedef struct RtData RtData;
+typedef struct RtData RtData; /* an open data set */
 typedef enum { RT_SPLIT_TRAIN, RT_SPLIT_VAL } RtSplit;
 
 /* Opens and checks the whole data set (ranges of integer inputs included) for these dims. vocab:
@@ -90,7 +90,7 @@ const char *rt_data_vocab(const RtData *d); /* JSON array of strings, NULL = non
 /* Tokens of a text; -1: a character outside the vocabulary. */
 int64_t rt_data_encode(const RtData *d, const char *text, int32_t *ids, int64_t cap);
 const char *rt_data_decode(const RtData *d, int32_t id); /* text of a token */
-uint64_t rt_data_hash(const RtData *d);
+uint64_t rt_data_hash(const RtData *d); /* of the files' bytes: is it the same data? */
 void rt_data_fit(RtData *d, const RtModel *m, void *p);    /* constants from the training split */
 uint64_t rt_permute(uint64_t i, uint64_t n, uint64_t key); /* bijection on 0..n-1 */
 /* The code point at s; *length 0 where the bytes are no UTF-8. */
@@ -101,19 +101,19 @@ int32_t rt_utf8_decode(const uint8_t *s, size_t left, int *length);
 typedef struct {                       /* what a checkpoint holds besides tensors */
     int64_t step;                      /* position: updates done, applied or skipped */
     int64_t applied, skipped, samples; /* samples: of the run, drawn so far */
-    uint64_t seed, data_hash;
-    double best_val;    /* NAN = none yet */
-    const char *vocab;  /* JSON array or NULL */
-    const char *config; /* JSON object: resolved settings */
+    uint64_t seed, data_hash;          /* of the run; of rt_data_hash */
+    double best_val;                   /* NAN = none yet */
+    const char *vocab;                 /* JSON array or NULL */
+    const char *config;                /* JSON object: resolved settings */
 } RtCheckpoint;
 
-typedef struct {
-    const char *name;
+typedef struct {      /* of the optimizer: flat, as the parameters */
+    const char *name; /* "m", "v" */
     void *at;
-} RtStateTensor; /* "m", "v": flat, as parameters */
+} RtStateTensor;
 
-/* Writes DIR/step-%08lld atomically (checkpoints-and-faults.md 1); returns 0, or -1 after a warning
-   (training goes on; the previous checkpoint is intact). Removes older ones beyond keep. */
+/* Writes DIR/step-%08lld, whole or not at all; returns 0, or -1 after a warning (training goes on;
+   the previous checkpoint is intact). Removes older ones beyond keep. */
 int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const RtStateTensor *state,
                        int n_state, const RtCheckpoint *c, int64_t keep);
 /* path: a step directory, or a run directory (newest complete one; falls back loudly over damaged
@@ -125,7 +125,7 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
    n_files files (1 parameters, 2 state too), but they are read and must be whole, and the
    parameters those of the model. */
 const char *rt_checkpoint_find(const char *path, const RtModel *m, int n_files, RtCheckpoint *c);
-bool rt_checkpoint_exists(const char *dir);
+bool rt_checkpoint_exists(const char *dir); /* any, damaged or not */
 /* Removes left-over temporary folders, with a message; not the one that was loaded (or NULL). */
 void rt_checkpoint_clean(const char *dir, const char *loaded);
 
@@ -161,10 +161,10 @@ RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
 
 /* ---- optim/: schedules and updates ---------------------------------------------------------- */
 
-typedef struct {
+typedef struct { /* elements from..to-1 of the flat buffer, all with the same decay */
     ptrdiff_t from, to;
     bool decay;
-} RtPiece;                   /* of the flat buffer */
+} RtPiece;
 enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 
 /* Pieces of the trained parameters in flat order; independent of the thread count. */
@@ -177,21 +177,21 @@ double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to co
 typedef enum { RT_DO_TRAIN = 1, RT_DO_EVAL = 2, RT_DO_GENERATE = 4 } RtCommand;
 
 typedef struct {
-    const char *program; /* argv[0] */
-    RtCommand command;
+    const char *program;         /* argv[0] */
+    RtCommand command;           /* train, if none was given */
     RtTrain train;               /* the train block, flags applied */
     ptrdiff_t dims[RT_MAX_DIMS]; /* batch dims: samples of a micro-step */
     uint64_t given;              /* bit i: row i of the option table was given */
     uint64_t dims_given;         /* bit i: dim i was given */
-    int64_t threads;
-    const char *resume; /* "none", "auto" or a path */
-    bool dry_run, force;
-    const char *checkpoint; /* eval, generate: NULL = newest of the run */
-    const char *prompt;
+    int64_t threads;             /* 0 = what the machine offers */
+    const char *resume;          /* "none", "auto" or a path */
+    bool dry_run, force;         /* tell and stop; start whatever memory says */
+    const char *checkpoint;      /* eval, generate: NULL = newest of the run */
+    const char *prompt;          /* generate, with the next two lines */
     int64_t tokens, top_k;
     double temperature;
-    double started; /* rt_now when the program began */
-    bool help, version;
+    double started;     /* rt_now when the program began */
+    bool help, version; /* print it and stop */
 } RtOptions;
 
 typedef enum {
@@ -206,24 +206,24 @@ typedef enum {
 typedef struct {      /* one row serves parser, --help and config.json */
     const char *name; /* without the dashes */
     RtOptType type;
-    size_t at;         /* offset in RtOptions */
+    size_t at;         /* of the value, in RtOptions */
     int commands;      /* or of RtCommand */
     double lo, hi;     /* of numbers */
     const char *value; /* how help calls it: "N" */
-    const char *text;
-    bool saved; /* in config.json, taken over by --resume */
+    const char *text;  /* of the help */
+    bool saved;        /* in config.json, taken over by --resume */
 } RtOption;
 
-extern const RtOption rt_options[];
+extern const RtOption rt_options[]; /* in the order of the help */
 extern const int rt_n_options;
 
 /* Prints help or a message and ends the program where that is asked for or needed. */
 RtOptions rt_options_parse(const RtModel *m, int argc, char **argv);
 /* Checks batch, accumulate and dims against each other; fills the batch dims. */
 void rt_options_settle(const RtModel *m, RtOptions *o);
-bool rt_option_applies(const RtModel *m, const RtOption *row); /* to this model */
-int rt_option_index(const char *name);                         /* row, -1 = none */
-void rt_help_print(const RtModel *m, const RtOptions *o, FILE *to);
+bool rt_option_applies(const RtModel *m, const RtOption *row);      /* to this model */
+int rt_option_index(const char *name);                              /* row, -1 = none */
+void rt_help_print(const RtModel *m, const RtOptions *o, FILE *to); /* of this command */
 /* The candidate nearest to a mistyped word, or NULL. */
 const char *rt_suggest(const char *word, const char *const *words, int n);
 
@@ -236,25 +236,25 @@ const char *rt_config_load(const RtModel *m, RtOptions *o, RtCheckpoint *c);
 
 /* ---- core/run.c: one model with its buffers ------------------------------------------------- */
 
-typedef struct {               /* means of all slots over a data set or update */
-    double mean[RT_MAX_SLOTS]; /* NAN where the count is 0 */
-    double count[RT_MAX_SLOTS];
+typedef struct {                 /* means of all slots over a data set or update */
+    double mean[RT_MAX_SLOTS];   /* NAN where the count is 0 */
+    double count[RT_MAX_SLOTS];  /* elements that each mean is over */
     double loss;                 /* sum of weight * mean; an empty mean counts 0 */
     double metric[RT_MAX_SLOTS]; /* NAN: the training step does not compute its means */
-    double samples;
+    double samples;              /* of the data set or update */
 } RtMeans;
 
-typedef struct {
+typedef struct { /* bytes */
     double params, gradients, state, arena, inputs, outputs, total;
 } RtMemory;
 
 typedef struct RtState RtState;
 struct RtState {
     const RtOptions *opt;
-    RtData *data;
-    int n_states; /* optimizer: m, v */
-    void *m, *v;
-    RtPiece *pieces;
+    RtData *data;       /* NULL: none is used */
+    int n_states;       /* optimizer: m, v */
+    void *m, *v;        /* NULL: it has none */
+    RtPiece *pieces;    /* what updates go through */
     double *piece_sums; /* of squares, one per piece */
     int n_pieces;
     ptrdiff_t row_elems[RT_MAX_DIMS]; /* of an input: elements of a sample */
@@ -263,18 +263,19 @@ struct RtState {
     int64_t step, applied, skipped;   /* updates done; counters of the run */
     int64_t samples;                  /* of the run, drawn so far */
     int64_t empty;                    /* updates in which a loss had no valid element */
-    double best_val;
+    double best_val;                  /* least loss of a validation; NAN = none yet */
 };
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 
 /* Bytes of everything a run allocates at these settings. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use);
+/* Buffers for `use`, parameters not set. */
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use);
 void rt_run_free(RtRun *run);
-RtMeans rt_run_means(const RtModel *m, const RtStep *s);
-RtMeans rt_run_step(RtRun *run, RtStep *s);         /* one update */
-RtMeans rt_run_evaluate(RtRun *run, RtSplit split); /* over the whole split */
+RtMeans rt_run_means(const RtModel *m, const RtStep *s); /* of sums and counts of a step */
+RtMeans rt_run_step(RtRun *run, RtStep *s);              /* one update */
+RtMeans rt_run_evaluate(RtRun *run, RtSplit split);      /* over the whole split */
 /* Samples of validation, shorter windows included; *left: tokens that none of them has as target,
    since the model takes no shorter window. */
 int64_t rt_run_validates(const RtModel *m, const RtOptions *o, const RtData *data, int64_t *left);
@@ -304,26 +305,29 @@ const RtTraced *rt_trace_seen(void); /* NULL: the program was not emitted with -
 /* ---- core/log.c: what a person and a program read ------------------------------------------- */
 
 typedef struct {
-    int fd;    /* metrics.jsonl, -1 = none */
-    bool live; /* a terminal: one line, updated in place */
-    bool open_line;
+    int fd;                              /* metrics.jsonl, -1 = none */
+    bool live;                           /* a terminal: one line, updated in place */
+    bool open_line;                      /* the line has no end yet */
     int64_t steps, every;                /* plain lines every so many steps */
     double started, last_shown, program; /* program: when it began */
     double seconds;                      /* of the steps after the first */
     double recent_seconds, recent_steps; /* the same, fading */
-    int64_t counted;
-    int64_t unit;          /* tokens or samples per sample */
-    const char *unit_name; /* "tokens" or "samples" */
+    int64_t counted;                     /* steps of this process */
+    int64_t unit;                        /* tokens or samples per sample */
+    const char *unit_name;               /* "tokens" or "samples" */
 } RtLog;
 
+/* dir: where metrics.jsonl lies, NULL = none is written; from: the step gone on from, 0 = afresh. */
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from);
 void rt_log_begin(RtLog *log); /* log stays where it is from here on */
 /* The first record of a process; checkpoint: what it goes on from, NULL = a fresh run. */
 void rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint);
+/* A step and a validation that are done: a line where one is due, a record. */
 void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
                  double seconds);
 void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
                        bool best);
+/* A line of its own, for people only. */
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
 void rt_log_close(RtLog *log);
 
@@ -346,6 +350,7 @@ int rt_signal_pending(void); /* signal number, 0 = none */
 /* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------ */
 
 const char *rt_generate_possible(const RtModel *m); /* NULL, or why it is not */
+/* The sub-commands eval and generate; the exit code. */
 int rt_do_evaluate(const RtModel *m, RtOptions *o);
 int rt_do_generate(const RtModel *m, RtOptions *o);
 
