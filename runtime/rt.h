@@ -306,7 +306,7 @@ void rt_matmul_f16_f16(rt_f16 *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
 void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
 
 /* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
-   lse[b,h,t], dense: the logarithm of that softmax's denominator; a query that sees no key has y = 0
+   lse[b,h,t], dense: the logarithm of that softmax's denominator. A query without keys has y = 0
    and lse = 0. Error, as tested with values near 1: 5e-5 (1 + |y|), in fp64 1e-12 (1 + |y|). */
 typedef struct { /* elements from one b, h, t to the next; the last axis is dense */
     ptrdiff_t b, h, t;

@@ -317,7 +317,7 @@ typedef struct {
     const char *unit_name;               /* "tokens" or "samples" */
 } RtLog;
 
-/* dir: where metrics.jsonl lies, NULL = none is written; from: the step gone on from, 0 = afresh. */
+/* dir: where metrics.jsonl lies, NULL = none is written; from: the step gone on from, 0 = none. */
 RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t from);
 void rt_log_begin(RtLog *log); /* log stays where it is from here on */
 /* The first record of a process; checkpoint: what it goes on from, NULL = a fresh run. */

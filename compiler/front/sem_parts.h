@@ -89,9 +89,9 @@ struct Scope {
 
 /* A layer built at one place: its bracket arguments, parameters and sublayers live in scope. */
 struct Instance {
-    Decl *decl;
-    Instance *outer; /* the layer or model that declares it; NULL: the model itself */
-    Scope *scope;
+    Decl *decl;        /* the layer */
+    Instance *outer;   /* the layer or model that declares it; NULL: the model itself */
+    Scope *scope;      /* its brackets, parameters and sublayers */
     const char *path;  /* "h.*.attn", "" for the model */
     const char *under; /* "h_attn": the path for names of values */
     int group;         /* of its parameters */
