@@ -13,22 +13,24 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Attributes of functions: which arguments are a format and its values; it does not return. */
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 #define NORETURN               __attribute__((noreturn))
 
-typedef struct Context Context;
+typedef struct Context Context; /* below */
 
 /* ---- arena.c: memory ----------------------------------------------------------------------- */
 
-typedef struct Arena Arena;
+typedef struct Arena Arena; /* memory that is freed at once */
 
 Arena *arena_new(void);
-void arena_reset(Arena *a); /* forget everything, keep the blocks */
-void arena_free(Arena *a);
-void *arena_alloc(Arena *a, size_t bytes); /* zeroed, 16-byte aligned; never NULL */
-char *arena_strndup(Arena *a, const char *s, size_t len);
+void arena_reset(Arena *a);                               /* forget everything, keep the blocks */
+void arena_free(Arena *a);                                /* and all that lies in it */
+void *arena_alloc(Arena *a, size_t bytes);                /* zeroed, 16-byte aligned; never NULL */
+char *arena_strndup(Arena *a, const char *s, size_t len); /* a copy, NUL-terminated */
 char *arena_printf(Arena *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/* Zeroed: one value, or n of them. */
 #define NEW(arena, type)          ((type *)arena_alloc((arena), sizeof(type)))
 #define NEW_ARRAY(arena, type, n) ((type *)arena_alloc((arena), sizeof(type) * (size_t)(n)))
 
@@ -43,13 +45,14 @@ char *arena_printf(Arena *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
 #define vec_push(arena, v, x)                                                                      \
     (vec_grow((arena), (void **)&(v)->at, &(v)->cap, (v)->len + 1, sizeof *(v)->at),               \
      (void)((v)->at[(v)->len++] = (x)))
+/* What vec_push calls: makes room for `want` elements of this size. */
 void vec_grow(Arena *a, void **at, int *cap, int want, size_t size);
 
 /* A map from pointers (interned strings, nodes) to pointers. */
 typedef struct Map Map;
 Map *map_new(Arena *a);
-void *map_get(const Map *m, const void *key); /* NULL when absent */
-void map_set(Map *m, const void *key, void *value);
+void *map_get(const Map *m, const void *key);       /* NULL when absent */
+void map_set(Map *m, const void *key, void *value); /* new or replaced */
 
 /* Equal strings give the same pointer, so names are compared with ==. */
 const char *intern(Context *cx, const char *s);
@@ -64,10 +67,10 @@ uint32_t crc32_of(const void *p, size_t len);                  /* of source file
 typedef struct {
     Arena *arena;
     char *at;
-    size_t len, cap;
-} Text; /* always NUL-terminated */
+    size_t len, cap; /* without the NUL; with it */
+} Text;              /* always NUL-terminated */
 
-Text text_new(Arena *a);
+Text text_new(Arena *a); /* empty; what follows adds at its end */
 void text_add(Text *t, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void text_addv(Text *t, const char *fmt, va_list ap);
 void text_put(Text *t, const char *s);
@@ -88,6 +91,7 @@ typedef struct {
     bool no_file; /* the text is an option of the command line */
 } Source;
 
+/* Both give the file's number. */
 int source_add(Context *cx, const char *path, const char *text, size_t len);
 int source_read(Context *cx, const char *path); /* 0 after a reported error */
 const Source *source_of(const Context *cx, int file);
@@ -95,17 +99,19 @@ int source_line(const Context *cx, Span s, int *column); /* 1-based; column in b
 const char *source_where(Context *cx, Span s);           /* "gpt2.model:12", base name only */
 const char *source_text_line(Context *cx, Span s);       /* the trimmed text of that line */
 bool source_has_before(const Context *cx, Span s, const char *text); /* in its line, before it */
-Span span_join(Span a, Span b);
+Span span_join(Span a, Span b);                                      /* the smallest around both */
 
 /* ---- diag.c: messages ---------------------------------------------------------------------- */
 
-typedef struct Diag Diag;
+typedef struct Diag Diag; /* a message */
 
 /* A user's mistake. Returns the message so that marks, notes and hints can be hung on it. After
    cx->error_limit errors the rest is counted, not printed. */
 Diag *diag_error(Context *cx, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* What may be meant, and is no mistake; group: the kind of warning, in brackets behind it. */
 Diag *diag_warning(Context *cx, Span at, const char *group, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void diag_mark(Diag *d, Span operand); /* ~~~ under it, same line only */
+/* A place that has to do with it; what to do, the last line. */
 void diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void diag_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int diag_count(const Context *cx);       /* errors so far */
@@ -122,7 +128,7 @@ NORETURN void bug(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 /* ---- the context --------------------------------------------------------------------------- */
 
-typedef struct {
+typedef struct { /* a file, and where the model names it */
     const char *path;
     Span at;
 } Named;
@@ -139,6 +145,6 @@ struct Context {
 };
 
 Context *context_new(void);
-void context_free(Context *cx);
+void context_free(Context *cx); /* with both arenas */
 
 #endif
