@@ -36,8 +36,10 @@ enum { TILE_ROWS = 8, TILE_VECS = 3 };
 enum { TILE_ROWS = 4, TILE_VECS = 3 };
 #endif
 
+/* elements of a vector */
 enum { LANES_F = VECTOR_BYTES / (int)sizeof(float), LANES_D = VECTOR_BYTES / (int)sizeof(double) };
 
+/* vectors of reals; the same at any address of a real; of whole numbers as wide, for shuffles */
 typedef float Vf __attribute__((vector_size(VECTOR_BYTES)));
 typedef double Vd __attribute__((vector_size(VECTOR_BYTES)));
 typedef float VfU __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
@@ -47,11 +49,13 @@ typedef int64_t Vl __attribute__((vector_size(VECTOR_BYTES)));
 
 #define CPU_INLINE static inline __attribute__((always_inline))
 
+/* sizes: the smaller, the larger, a / b rounded up, the multiple of b from a on */
 CPU_INLINE ptrdiff_t min_size(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 CPU_INLINE ptrdiff_t max_size(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 CPU_INLINE ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
 CPU_INLINE ptrdiff_t round_up(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b * b; }
 
+/* x in every lane; vectors from and to memory, at any address of a real */
 CPU_INLINE Vf v_splat_f32(float x) { return x - (Vf){ 0 }; }
 CPU_INLINE Vd v_splat_f64(double x) { return x - (Vd){ 0 }; }
 CPU_INLINE Vf v_load_f32(const float *at) { return *(const VfU *)at; }
