@@ -20,8 +20,8 @@ typedef struct {
     int *uses;
     bool *live;
     Names *names;
-    int *sink;     /* by node id of the train graph: parameter whose
-                                                   gradient it is, plus 1                       */
+    /* by node id of the train graph: parameter whose gradient it is, plus 1 */
+    int *sink;
     bool *written; /* by parameter: its gradient has appeared */
     int indent;
     Text *out;

@@ -21,9 +21,9 @@ struct Function {
     FunctionHead *head; /* what it needs */
     Names *names;
     DimScope dims;
-    Map *local;    /* Buffer -> name of its pointer */
-    Map *moving;   /* Buffer -> itself, where the pointer stands at
-                                                   the start: calls add the iterations           */
+    Map *local; /* Buffer -> name of its pointer */
+    /* Buffer -> itself, where the pointer stands at the start: calls add the iterations */
+    Map *moving;
     Text pointers; /* declarations, with a tab before the comment */
     VEC(Row) rows;
     Map *base; /* group name -> name of its pointer */

@@ -27,47 +27,52 @@ typedef enum {
     AST_TRAIN,    /* train { ... }: items are AST_SETTING */
 
     /* ---- parts of declarations ---- */
-    AST_FORMAL,  /* a name in the brackets or parentheses of a signature: name, type
-                           (NULL: not written), value (default, NULL: none).
-                           In brackets  `bias: true`, in parentheses `eps: real = 1e-5`          */
-    AST_TYPE,    /* int[B, T] in 0..V or -100: name (int, real, bool; NULL: not written),
-                           flag: a shape was written; items: dims (expressions, AST_ELLIPSIS);
-                           value: AST_RANGE or NULL; args: the values after `or`                 */
-    AST_SETTING, /* key = value { items }: name, value (may be AST_EVERY), items: nested
-                           settings; flag: a block was written                                   */
+    /* a name in the brackets or parentheses of a signature: name, type (NULL: not written),
+       value (default, NULL: none). In brackets `bias: true`, in parentheses `eps: real = 1e-5` */
+    AST_FORMAL,
+    /* int[B, T] in 0..V or -100: name (int, real, bool; NULL: not written), flag: a shape was
+       written; items: dims (expressions, AST_ELLIPSIS); value: AST_RANGE or NULL; args: the
+       values after `or` */
+    AST_TYPE,
+    /* key = value { items }: name, value (may be AST_EVERY), items: nested settings; flag: a
+       block was written */
+    AST_SETTING,
 
     /* ---- statements ---- */
-    AST_BLOCK,    /* { items } */
-    AST_PARAM,    /* param name: type role ~ value as "path": role, value, path or NULL */
-    AST_SUBLAYER, /* name : value as "path": value is f[...], f[...] * L, a name, AST_LIST,
-                           AST_LIST_FOR or AST_CHOICE; path or NULL                              */
-    AST_INIT,     /* wte.weight ~ normal(0, 0.02): left (names and fields), value */
-    AST_ASSIGN,   /* q, k, v = value: items (AST_NAME, `_` for unused), value (expression,
-                           or AST_SCAN)                                                          */
-    AST_OUTPUT,   /* output name = value; value NULL: `output name` of a value there is */
-    AST_METRIC,   /* metric name = value */
-    AST_LOSS,     /* loss = value, loss name = value over D: name ("loss" when not written),
-                           value, items: the names after over                                    */
-    AST_STATE,    /* state name: type = value, or with flag: from value */
-    AST_UPDATE,   /* name <- value */
-    AST_RETURN,   /* return items */
-    AST_YIELD,    /* yield items */
-    AST_IF,       /* if cond { body } else other: other is AST_BLOCK, AST_IF or NULL */
-    AST_FOR,      /* for name in value { body }; flag: for const */
-    AST_SCAN,     /* for xt, mt in x, m along T { body }: items (AST_NAME), args (what they
-                           run over), value (the axis: a name or a number). A statement, or the
-                           value of an AST_ASSIGN                                                */
-    AST_ENTRY,    /* entry name(args) { body }, inside a model */
+    AST_BLOCK, /* { items } */
+    AST_PARAM, /* param name: type role ~ value as "path": role, value, path or NULL */
+    /* name : value as "path": value is f[...], f[...] * L, a name, AST_LIST, AST_LIST_FOR or
+       AST_CHOICE; path or NULL */
+    AST_SUBLAYER,
+    AST_INIT, /* wte.weight ~ normal(0, 0.02): left (names and fields), value */
+    /* q, k, v = value: items (AST_NAME, `_` for unused), value (expression, or AST_SCAN) */
+    AST_ASSIGN,
+    AST_OUTPUT, /* output name = value; value NULL: `output name` of a value there is */
+    AST_METRIC, /* metric name = value */
+    /* loss = value, loss name = value over D: name ("loss" when not written), value, items: the
+       names after over */
+    AST_LOSS,
+    AST_STATE,  /* state name: type = value, or with flag: from value */
+    AST_UPDATE, /* name <- value */
+    AST_RETURN, /* return items */
+    AST_YIELD,  /* yield items */
+    AST_IF,     /* if cond { body } else other: other is AST_BLOCK, AST_IF or NULL */
+    AST_FOR,    /* for name in value { body }; flag: for const */
+    /* for xt, mt in x, m along T { body }: items (AST_NAME), args (what they run over), value
+       (the axis: a name or a number). A statement, or the value of an AST_ASSIGN */
+    AST_SCAN,
+    AST_ENTRY, /* entry name(args) { body }, inside a model */
 
     /* ---- expressions ---- */
-    AST_NUMBER,    /* 3, 1e-5: number; flag: written without point and exponent, then whole */
-    AST_STRING,    /* "text": name holds the text with escapes resolved */
-    AST_BOOL,      /* true, false: flag */
-    AST_NAME,      /* name */
-    AST_FIELD,     /* left.name */
-    AST_CALL,      /* left(args): args are AST_ARG */
-    AST_INDEX,     /* left[args]: args are AST_ARG; an axis of a value, an element of a
-                           stack or tuple, or the arguments of a layer                           */
+    AST_NUMBER, /* 3, 1e-5: number; flag: written without point and exponent, then whole */
+    AST_STRING, /* "text": name holds the text with escapes resolved */
+    AST_BOOL,   /* true, false: flag */
+    AST_NAME,   /* name */
+    AST_FIELD,  /* left.name */
+    AST_CALL,   /* left(args): args are AST_ARG */
+    /* left[args]: args are AST_ARG; an axis of a value, an element of a stack or tuple, or the
+       arguments of a layer */
+    AST_INDEX,
     AST_ARG,       /* name: value, or value alone (name NULL) */
     AST_TRANSPOSE, /* left' */
     AST_UNARY,     /* op right */
@@ -109,11 +114,11 @@ typedef enum {
 
 struct Ast {
     AstKind kind;
-    AstOp op;              /* of AST_UNARY and AST_BINARY */
-    bool flag;             /* see the kind */
-    Span span;             /* the whole construct, without its body for
-                                                   declarations and loops (from keyword to the
-                                                   end of the head)                              */
+    AstOp op;  /* of AST_UNARY and AST_BINARY */
+    bool flag; /* see the kind */
+    /* the whole construct, without its body for declarations and loops (from keyword to the end
+       of the head) */
+    Span span;
     Span at;               /* where a caret goes: the name or the operator */
     const char *name;      /* interned */
     const char *role;      /* of AST_PARAM: interned, NULL: not written */

@@ -21,10 +21,11 @@ typedef VEC(Thing *) ThingList;
 /* ---- things -------------------------------------------------------------------------------- */
 
 typedef enum {
-    THING_POISON,   /* of a mistake that is reported; silent in every use */
-    THING_VALUE,    /* value: a tensor */
-    THING_DIM,      /* dim: a whole number that may depend on sizes; value: what it is as a
-                           number where that differs (a division of run-time sizes), or NULL    */
+    THING_POISON, /* of a mistake that is reported; silent in every use */
+    THING_VALUE,  /* value: a tensor */
+    /* dim: a whole number that may depend on sizes; value: what it is as a number where that
+       differs (a division of run-time sizes), or NULL */
+    THING_DIM,
     THING_REAL,     /* real */
     THING_BOOL,     /* yes */
     THING_TEXT,     /* text */

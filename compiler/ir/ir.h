@@ -34,22 +34,23 @@ typedef struct Loop Loop;
 
 typedef struct {  /* all zero unless the op uses the field */
     double value; /* CONST */
-    int index;    /* PARAM, INPUT, SEED, MEAN: number in the program's
-                                                   table; ARG: position; RESULT: which result    */
-    ArgKind arg;  /* ARG */
-    int n_axes;   /* reductions: axes, ascending; TRANSPOSE: result
-                                                   axis k is input axis axes[k]; BROADCAST: input
-                                                   axis k is result axis axes[k] (ascending);
-                                                   CONCAT, IOTA: the one axis                    */
+    /* PARAM, INPUT, SEED, MEAN: number in the program's table; ARG: position; RESULT: which
+       result */
+    int index;
+    ArgKind arg; /* ARG */
+    /* reductions: axes, ascending; TRANSPOSE: result axis k is input axis axes[k]; BROADCAST:
+       input axis k is result axis axes[k] (ascending); CONCAT, IOTA: the one axis */
+    int n_axes;
     int axes[RANK_MAX];
     const Dim *lo[RANK_MAX]; /* SLICE: first index per axis; PAD: zeros before */
     bool ta, tb;             /* MATMUL: operand is transposed in its last two */
     bool causal;             /* ATTENTION* */
     bool keep;               /* STOP: never merged with an equal node */
-    const char *stream;      /* UNIFORM, NORMAL: declaration path and number of
-                                                   the draw, "h.*.dropout.0"; keys the generator */
-    const Dim *dim;          /* DIM: the dim whose value this is */
-    Loop *loop;              /* LOOP */
+    /* UNIFORM, NORMAL: declaration path and number of the draw, "h.*.dropout.0"; keys the
+       generator */
+    const char *stream;
+    const Dim *dim; /* DIM: the dim whose value this is */
+    Loop *loop;     /* LOOP */
 } Attr;
 
 /* LOOP. Node inputs: n_carry initial values, n_slice sliced tensors [trip, ...], n_shared
@@ -59,8 +60,8 @@ typedef struct {  /* all zero unless the op uses the field */
    With reverse, iterations run from trip-1 down to 0 (slices and stacks are indexed by the
    iteration, not by the order). */
 struct Loop {
-    const char *name;  /* the layer's ("block") or "scan"; names the
-                                                   emitted function                             */
+    /* the layer's ("block") or "scan"; names the emitted function */
+    const char *name;
     const char *var;   /* loop variable of the source ("i"), or NULL */
     const char *stack; /* the stack iterated over ("h"), or NULL */
     const Dim *trip;
@@ -80,9 +81,9 @@ struct Node {
     const Type **types; /* n_out of them */
     const Type *type;   /* types[0] */
     Attr attr;
-    Span span;          /* of the first creator */
-    const char *name;   /* hint from the model: "x", path-joined in
-                                                   layers ("attn_q"); NULL = none                */
+    Span span; /* of the first creator */
+    /* hint from the model: "x", path-joined in layers ("attn_q"); NULL = none */
+    const char *name;
     const Node *undoes; /* gradient node: the forward node it came from */
     bool backward;      /* made by the grad pass */
 };

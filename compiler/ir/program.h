@@ -10,9 +10,8 @@
 #include "ir/ir.h"
 
 typedef enum { ROLE_WEIGHT, ROLE_BIAS, ROLE_GAIN, ROLE_EMBEDDING, ROLE_STATE } Role;
+/* CONST value; NORMAL std, mean 0; UNIFORM bound. Sem computes the other initialisers to these. */
 typedef enum { INIT_ZEROS, INIT_ONES, INIT_CONST, INIT_NORMAL, INIT_UNIFORM } InitKind;
-/* CONST value; NORMAL std, mean 0; UNIFORM bound:
-                                                   sem computes the other initialisers to these */
 
 /* Parameters of a stack (`h : block[C,H] * L`) form a group: they lie together, count times.
    Groups nest. In the flat buffer a group is one run of count * stride elements. */
@@ -74,14 +73,13 @@ typedef struct {
     Span span;
 } Output;
 
-typedef struct {
+typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % right == 0 */
     const Dim *left;
     enum { REL_LE, REL_LT, REL_GE, REL_GT, REL_EQ, REL_DIVIDES } rel;
     const Dim *right;
     Span span;
-    const char *text;
+    const char *text; /* as written */
 } Constraint;
-/* REL_DIVIDES: left % right == 0 */
 
 /* ---- train settings ------------------------------------------------------------------------- */
 

@@ -23,12 +23,12 @@ typedef enum {
 typedef enum {
     DERIV_PARTIALS, /* text over $0 $1 $2 (operands) and $r (result), one each; "" = none */
     DERIV_LINEAR,   /* transpose() gives the adjoint of each input; jvp is the op itself */
-    DERIV_CUSTOM,   /* transpose() builds the adjoints from anything it likes. Without one, grad
-                           differentiates the expansion (ATTENTION_GRAD) or knows the op itself
-                           (LOOP, RESULT)                                                       */
-    DERIV_LEAF,     /* PARAM INPUT ARG: where adjoints end; grad collects them itself */
-    DERIV_ZERO,     /* mathematically zero; why says so */
-    DERIV_NONE,     /* no derivative: a diagnostic at the user's line quotes why */
+    /* transpose() builds the adjoints from anything it likes. Without one, grad differentiates
+       the expansion (ATTENTION_GRAD) or knows the op itself (LOOP, RESULT) */
+    DERIV_CUSTOM,
+    DERIV_LEAF, /* PARAM INPUT ARG: where adjoints end; grad collects them itself */
+    DERIV_ZERO, /* mathematically zero; why says so */
+    DERIV_NONE, /* no derivative: a diagnostic at the user's line quotes why */
 } DerivKind;
 
 /* Adjoints of n's inputs given the adjoints of its results (d_out[k] NULL = zero): fills d_in[k]

@@ -35,8 +35,8 @@ typedef struct {
     bool *needed;           /* by id in from's body: `to` slices the stack of this value */
     bool *saved;            /* by id: the value is stacked from now on */
     bool *again;            /* by id: it is computed again, for a needed value */
-    Node **turned;          /* by id: the saved transpose from which the value is had by turning
-                               it back, or NULL                                                  */
+    /* by id: the saved transpose from which the value is had by turning it back, or NULL */
+    Node **turned;
 } KeepPlan;
 
 typedef VEC(KeepPlan *) KeepPlans;

@@ -60,17 +60,18 @@ typedef struct {
 } Access;
 
 typedef enum {
-    VAL_LOAD,   /* access */
-    VAL_CONST,  /* number */
-    VAL_DIM,    /* value of dim */
-    VAL_AXIS,   /* index along axis number `axis`, i32 */
-    VAL_ITER,   /* iteration of enclosing loop number `axis` (0 = outermost), i32 */
-    VAL_SEED,   /* s->seed[slot] */
-    VAL_POINT,  /* pointwise op over in[] */
-    VAL_CAST,   /* in[0] as dtype */
-    VAL_DRAW,   /* op UNIFORM or NORMAL: stream, iterations in[], sample and element */
-    VAL_REDUCE, /* op SUM AMAX AMIN ARGMAX ARGMIN of in[0] over the row axis: a LEVEL_ROW
-                           value of the next phase                                              */
+    VAL_LOAD,  /* access */
+    VAL_CONST, /* number */
+    VAL_DIM,   /* value of dim */
+    VAL_AXIS,  /* index along axis number `axis`, i32 */
+    VAL_ITER,  /* iteration of enclosing loop number `axis` (0 = outermost), i32 */
+    VAL_SEED,  /* s->seed[slot] */
+    VAL_POINT, /* pointwise op over in[] */
+    VAL_CAST,  /* in[0] as dtype */
+    VAL_DRAW,  /* op UNIFORM or NORMAL: stream, iterations in[], sample and element */
+    /* op SUM AMAX AMIN ARGMAX ARGMIN of in[0] over the row axis: a LEVEL_ROW value of the next
+       phase */
+    VAL_REDUCE,
 } ValKind;
 
 typedef enum {
@@ -84,8 +85,9 @@ typedef struct {
     Op op;
     DType dtype;
     Level level;
-    int phase;       /* first in which it can be computed: 0.. ; an ELEM
-                                                   value is computed again in each later phase  */
+    /* first in which it can be computed: 0.. ; an ELEM value is computed again in each later
+       phase */
+    int phase;
     int in[4], n_in; /* value numbers; smaller than its own */
     double number;
     const Dim *dim;
@@ -192,9 +194,9 @@ typedef struct {
 
 typedef struct {
     Buffer *buffer;
-    const Dim *offset;                 /* elements from its start */
-    const Dim *loop_stride[DEPTH_MAX]; /* elements per iteration of enclosing loop d, 0 the
-                                                   outermost; NULL = 0                          */
+    const Dim *offset; /* elements from its start */
+    /* elements per iteration of enclosing loop d, 0 the outermost; NULL = 0 */
+    const Dim *loop_stride[DEPTH_MAX];
 } Operand;
 
 typedef struct Step Step;

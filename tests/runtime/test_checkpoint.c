@@ -313,8 +313,8 @@ static void a_wrong_manifest(void **unused)
     }
     empty("run");
     save_at("run", 10, 5);
-    expect_end(load_faulty, (void *)(uintptr_t) "io:read:1:EIO", RT_EXIT_FAIL,
-               "manifest.json: cannot be read: ");
+    char fault[] = "io:read:1:EIO";
+    expect_end(load_faulty, fault, RT_EXIT_FAIL, "manifest.json: cannot be read: ");
 }
 
 static void clean_faulty(void *unused)
