@@ -331,7 +331,7 @@ static const char *names_carried(Function *f, const Step *loop)
                     map_set(first, o->buffer, (void *)(uintptr_t)(pass == 0 ? "read" : "written"));
                 else if (pass == 1 && strcmp(was, "read") == 0) {
                     text_add(&t, "%s%s", t.len ? ", " : "", o->buffer->name);
-                    map_set(first, o->buffer, o->buffer);
+                    map_set(first, o->buffer, (void *)(uintptr_t)("told"));
                 }
             }
     }
