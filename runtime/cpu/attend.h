@@ -282,11 +282,6 @@ static size_t N(head_room)(const RtAttention *a, bool backward)
     return (size_t)(n + 12 * LANES) * sizeof(REAL);
 }
 
-CPU_INLINE ptrdiff_t N(head_at)(const RtAttention *a, RtHeads step, ptrdiff_t head)
-{
-    return head / a->H * step.b + head % a->H * step.h;
-}
-
 CPU_INLINE REAL *N(take)(REAL **room, ptrdiff_t n)
 {
     REAL *at = *room;
@@ -298,8 +293,8 @@ CPU_INLINE REAL *N(take)(REAL **room, ptrdiff_t n)
 static N(Head) N(head_open)(const RtAttention *a, ptrdiff_t head, const REAL *k, const REAL *v,
                             bool backward, REAL **room)
 {
-    k += N(head_at)(a, a->k, head);
-    v += N(head_at)(a, a->v, head);
+    k += head_at(a, a->k, head);
+    v += head_at(a, a->v, head);
     N(Head)
     h = { .T = a->T,
           .S = a->S,
@@ -334,8 +329,7 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
                       int threads)
 {
     const ptrdiff_t heads = a->B * a->H, blocks = ceil_div(a->T, BLOCK);
-    const ptrdiff_t wanted = ceil_div(2 * threads, heads);
-    const ptrdiff_t shares = heads >= threads ? 1 : max_size(1, min_size(blocks, wanted));
+    const ptrdiff_t shares = forward_shares(a, threads);
     const size_t bytes = N(head_room)(a, false);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < heads * shares; item++) {
@@ -343,8 +337,8 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
         REAL *room = rt_cpu_room(bytes);
         const N(Head) h = N(head_open)(a, head, k, v, false, &room);
         N(Forward) w = all;
-        w.q += N(head_at)(a, a->q, head);
-        w.y += N(head_at)(a, a->y, head);
+        w.q += head_at(a, a->q, head);
+        w.y += head_at(a, a->y, head);
         w.lse += head * a->T;
         for (ptrdiff_t i = item % shares; i < blocks; i += shares)
             N(forward_block)(&h, &w, i * BLOCK, min_size(BLOCK, a->T - i * BLOCK));
@@ -388,33 +382,29 @@ static void N(sum_delta)(const N(Head) * h, const N(Backward) * w, ptrdiff_t y_t
     }
 }
 
-/* A head is an item; fewer heads than threads: each is split, d_q apart from d_k and d_v. */
 static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const RtAttention *a,
                            int threads)
 {
-    const ptrdiff_t heads = a->B * a->H;
-    const bool split = heads < threads && a->T > BLOCK;
-    const ptrdiff_t shares = split ? ceil_div(2 * threads, heads) : 1;
-    const ptrdiff_t items = heads * shares * (split ? 2 : 1);
+    const ptrdiff_t items = backward_items(a, threads);
     const size_t bytes = N(head_room)(a, true);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
-    for (ptrdiff_t item = 0; item < items; item++) {
-        const ptrdiff_t one = split ? item / 2 : item, head = one / shares;
-        const bool with_q = !split || item % 2 == 0, with_kv = !split || item % 2 == 1;
+    for (ptrdiff_t i = 0; i < items; i++) {
+        const BackwardItem item = backward_cut(a, threads, i);
+        const ptrdiff_t head = item.head;
         REAL *room = rt_cpu_room(bytes);
         const N(Head) h = N(head_open)(a, head, k, v, true, &room);
         N(Backward) w = all;
-        w.q += N(head_at)(a, a->q, head);
-        w.y += N(head_at)(a, a->y, head);
-        w.d_y += N(head_at)(a, a->d_y, head);
+        w.q += head_at(a, a->q, head);
+        w.y += head_at(a, a->y, head);
+        w.d_y += head_at(a, a->d_y, head);
         w.lse += head * a->T;
-        w.d_q += N(head_at)(a, a->d_q, head);
-        w.d_k += N(head_at)(a, a->d_k, head);
-        w.d_v += N(head_at)(a, a->d_v, head);
+        w.d_q += head_at(a, a->d_q, head);
+        w.d_k += head_at(a, a->d_k, head);
+        w.d_v += head_at(a, a->d_v, head);
         REAL *delta = N(take)(&room, h.T);
         N(sum_delta)(&h, &w, a->y.t, delta);
         w.delta = delta;
-        N(backward_item)(&h, &w, one % shares, shares, with_q, with_kv);
+        N(backward_item)(&h, &w, item.share, item.shares, item.with_q, item.with_kv);
     }
 }
 

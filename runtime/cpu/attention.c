@@ -2,7 +2,8 @@
  *
  * In: heads in place, wherever their rows lie (packed qkv included). Out: y and lse; d_q, d_k and
  * d_v. One thread does one head; where there are fewer heads than threads, blocks of queries (and
- * in backward, for d_k and d_v, blocks of keys) are shared out. Every sum has a fixed order.
+ * in backward, for d_k and d_v, blocks of keys) are shared out. Every sum has a fixed order. Heads
+ * in 16 bits are converted one by one (attend_half.h).
  */
 #include "cpu/cpu.h"
 #include "cpu/simd.h"
@@ -23,5 +24,54 @@ static int attention_threads(const RtAttention *a)
     return omp_in_parallel() || work < RT_MATMUL_SMALL ? 1 : omp_get_max_threads();
 }
 
+/* ---- what a thread does ---------------------------------------------------------------------- */
+
+/* Where a head starts, of B times H. */
+CPU_INLINE ptrdiff_t head_at(const RtAttention *a, RtHeads step, ptrdiff_t head)
+{
+    return head / a->H * step.b + head % a->H * step.h;
+}
+
+/* In so many shares of its blocks a head goes forward. */
+static ptrdiff_t forward_shares(const RtAttention *a, int threads)
+{
+    const ptrdiff_t heads = a->B * a->H, wanted = ceil_div(2 * threads, heads);
+    return heads >= threads ? 1 : max_size(1, min_size(ceil_div(a->T, BLOCK), wanted));
+}
+
+/* A head is an item; fewer heads than threads: each is split, d_q apart from d_k and d_v. */
+typedef struct {
+    ptrdiff_t head, share, shares;
+    bool with_q, with_kv;
+} BackwardItem;
+
+static bool backward_is_split(const RtAttention *a, int threads)
+{
+    return a->B * a->H < threads && a->T > BLOCK;
+}
+
+static ptrdiff_t backward_shares(const RtAttention *a, int threads)
+{
+    return backward_is_split(a, threads) ? ceil_div(2 * threads, a->B * a->H) : 1;
+}
+
+static ptrdiff_t backward_items(const RtAttention *a, int threads)
+{
+    return a->B * a->H * backward_shares(a, threads) * (backward_is_split(a, threads) ? 2 : 1);
+}
+
+static BackwardItem backward_cut(const RtAttention *a, int threads, ptrdiff_t item)
+{
+    const bool split = backward_is_split(a, threads);
+    const ptrdiff_t shares = backward_shares(a, threads), one = split ? item / 2 : item;
+    return (BackwardItem){ .head = one / shares,
+                           .share = one % shares,
+                           .shares = shares,
+                           .with_q = !split || item % 2 == 0,
+                           .with_kv = !split || item % 2 == 1 };
+}
+
 #define TEMPLATE "cpu/attend.h"
 #include "cpu/twice.h"
+#define TEMPLATE "cpu/attend_half.h"
+#include "cpu/halves.h"

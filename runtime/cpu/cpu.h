@@ -40,6 +40,16 @@ RT_PACK(double, double, f64)
 RT_PACK(float, rt_bf16, bf16)
 RT_PACK(float, rt_f16, f16)
 
+/* Rows of 16 bits, `stride` apart, as dense fp32 (returns `to`); rows of fp32, `width` apart,
+   rounded. */
+#define RT_CONVERT(stored, sfx)                                                                    \
+    float *rt_widen_##sfx(float *to, const stored *from, ptrdiff_t stride, ptrdiff_t rows,         \
+                          ptrdiff_t columns);                                                      \
+    void rt_narrow_##sfx(stored *to, ptrdiff_t stride, const float *from, ptrdiff_t width,         \
+                         ptrdiff_t rows, ptrdiff_t columns);
+RT_CONVERT(rt_bf16, bf16)
+RT_CONVERT(rt_f16, f16)
+
 /* ---- matmul_plain.c: one problem (no batch), strides filled in ------------------------------- */
 
 void rt_matmul_plain_f32(float *c, const float *a, const float *b, const RtMatmul *p, int threads);

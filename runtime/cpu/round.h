@@ -4,18 +4,6 @@
  * block through room in fp32 that stays in cache, and is rounded once, when it is complete.
  */
 
-static void N(round_block)(SRC *to, ptrdiff_t stride, const float *from, ptrdiff_t width,
-                           ptrdiff_t rows, ptrdiff_t columns)
-{
-    for (ptrdiff_t i = 0; i < rows; i++) {
-        SRC *restrict row = to + i * stride;
-        const float *restrict sum = from + i * width;
-#pragma omp simd
-        for (ptrdiff_t j = 0; j < columns; j++)
-            row[j] = N(rt_to)(sum[j]);
-    }
-}
-
 /* The side of equal blocks, at most `most` and in whole units, that cut n. */
 static ptrdiff_t N(block_side)(ptrdiff_t n, ptrdiff_t most, ptrdiff_t unit)
 {
@@ -48,22 +36,8 @@ static void N(run_rounded)(N(Part) w, SRC *half)
                                     .m1 = p.m,
                                     .n1 = p.n };
             N(run_part)(block);
-            N(round_block)(half + i * ldc + j, ldc, sums, across, p.m, p.n);
+            N(rt_narrow)(half + i * ldc + j, ldc, sums, across, p.m, p.n);
         }
-}
-
-/* rows of a stored matrix, converted and dense */
-static float *N(widen)(float *to, const SRC *from, ptrdiff_t stride, ptrdiff_t rows,
-                       ptrdiff_t columns)
-{
-    for (ptrdiff_t i = 0; i < rows; i++) {
-        float *restrict row = to + i * columns;
-        const SRC *restrict stored = from + i * stride;
-#pragma omp simd
-        for (ptrdiff_t j = 0; j < columns; j++)
-            row[j] = N(rt_of)(stored[j]);
-    }
-    return to;
 }
 
 /* A small product: operands are converted whole, and the rest is that of fp32. */
@@ -75,13 +49,13 @@ static void N(run_converted)(float *c, SRC *half, const SRC *a, const SRC *b, co
     float *room = rt_cpu_room_half((size_t)(size_a + size_b + size_c + LANES) * sizeof *room);
     q.lda = p->ta ? p->m : p->k;
     q.ldb = p->tb ? p->k : p->n;
-    N(widen)(room, a, p->lda, p->ta ? p->k : p->m, q.lda);
-    N(widen)(room + size_a, b, p->ldb, p->tb ? p->n : p->k, q.ldb);
+    N(rt_widen)(room, a, p->lda, p->ta ? p->k : p->m, q.lda);
+    N(rt_widen)(room + size_a, b, p->ldb, p->tb ? p->n : p->k, q.ldb);
     float *const sums = c ? c : room + size_a + size_b;
     q.ldc = c ? p->ldc : p->n;
     rt_matmul_plain_f32(sums, room, room + size_a, &q, 1);
     if (half)
-        N(round_block)(half, p->ldc, sums, q.ldc, p->m, p->n);
+        N(rt_narrow)(half, p->ldc, sums, q.ldc, p->m, p->n);
 }
 
 void N(rt_matmul_plain)(float *c, SRC *half, const SRC *a, const SRC *b, const RtMatmul *p,

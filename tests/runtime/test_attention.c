@@ -249,6 +249,92 @@ static void large_scores(void **unused)
     assert_true(y[0] == 2 && lse[0] == 1e6f);
 }
 
+/* ---- 16 bit: the bits of the fp32 functions on the same values, rounded ----------------------- */
+
+typedef struct {
+    float (*of)(uint16_t);
+    uint16_t (*to)(float);
+    void (*forward)(uint16_t *, float *, const uint16_t *, const uint16_t *, const uint16_t *,
+                    RtAttention);
+    void (*back)(uint16_t *, uint16_t *, uint16_t *, const uint16_t *, const uint16_t *,
+                 const uint16_t *, const uint16_t *, const float *, const uint16_t *, RtAttention);
+} Half;
+
+static float of_bf16(uint16_t h) { return rt_of_bf16(h); }
+static uint16_t to_bf16(float x) { return rt_to_bf16(x); }
+static float of_f16(uint16_t h) { return rt_of_f16(h); }
+static uint16_t to_f16(float x) { return rt_to_f16(x); }
+static const Half halves[] = {
+    { of_bf16, to_bf16, rt_attention_bf16, rt_attention_grad_bf16 },
+    { of_f16, to_f16, rt_attention_f16, rt_attention_grad_f16 },
+};
+
+static uint16_t *rounded(const Half *half, float *x, size_t n) /* both hold the same values */
+{
+    uint16_t *h = rt_alloc(n * sizeof *h, "h");
+    for (size_t i = 0; i < n; i++) {
+        h[i] = half->to(x[i]);
+        x[i] = half->of(h[i]);
+    }
+    return h;
+}
+
+static void same_bits(const Half *half, const char *what, const uint16_t *is, const float *want,
+                      size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(want[i]) ? !isnan(half->of(is[i])) : is[i] != half->to(want[i]))
+            fail_msg("%s at %zu: %g, wanted %g", what, i, (double)half->of(is[i]), (double)want[i]);
+}
+
+static void check_half(const Half *half, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E,
+                       ptrdiff_t heads, bool causal)
+{
+    Case c = case_open(1 + heads % 2, heads, T, S, D, E, causal);
+    const bool self = c.q == c.kv;
+    float *lse = rt_alloc(c.n_lse * sizeof *lse, "lse");
+    uint16_t *kv = rounded(half, c.kv_f, c.n_kv), *d_kv = rounded(half, c.d_kv_f, c.n_kv);
+    uint16_t *q = self ? kv : rounded(half, c.q_f, c.n_q);
+    uint16_t *d_q = self ? d_kv : rounded(half, c.d_q_f, c.n_q);
+    uint16_t *y = rounded(half, c.y_f, c.n_y), *d_y = rounded(half, c.d_y_f, c.n_y);
+    half->forward(y, lse, q, kv + c.at_k, kv + c.at_v, c.a);
+    rt_attention_f32(c.y_f, c.lse_f, c.q_f, c.kv_f + c.at_k, c.kv_f + c.at_v, c.a);
+    same_bits(half, "y", y, c.y_f, c.n_y);
+    for (size_t i = 0; i + 1 < c.n_lse; i++)
+        assert_true(rt_bits_f32(lse[i]) == rt_bits_f32(c.lse_f[i]));
+    for (size_t i = 0; i < c.n_y; i++)
+        c.y_f[i] = half->of(y[i]);
+    half->back(d_q, d_kv + c.at_k, d_kv + c.at_v, q, kv + c.at_k, kv + c.at_v, y, lse, d_y, c.a);
+    rt_attention_grad_f32(c.d_q_f, c.d_kv_f + c.at_k, c.d_kv_f + c.at_v, c.q_f, c.kv_f + c.at_k,
+                          c.kv_f + c.at_v, c.y_f, c.lse_f, c.d_y_f, c.a);
+    same_bits(half, "gradient", d_kv, c.d_kv_f, c.n_kv);
+    same_bits(half, "d_q", d_q, c.d_q_f, self ? c.n_kv : c.n_q);
+    uint16_t *all[] = { kv, d_kv, self ? NULL : q, self ? NULL : d_q, y, d_y };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        rt_free(all[i]);
+    rt_free(lse);
+    case_free(&c);
+}
+
+static void half_is_the_rounded_float(void **unused)
+{
+    RT_UNUSED(unused);
+    for (int i = 0; i < 120; i++) {
+        const ptrdiff_t most = i % 10 == 0 ? 200 : 70, T = 1 + draw((uint32_t)most);
+        check_half(&halves[i % 2], T, i % 3 ? T : 1 + draw((uint32_t)most), 1 + draw(40),
+                   1 + draw(40), 1 + draw(3), draw(2));
+    }
+    for (int i = 0; i < 2; i++) {
+        check_half(&halves[i], 300, 300, 64, 64, 1, true);
+        check_half(&halves[i], 200, 333, 64, 32, 1, true);
+        check_half(&halves[i], 130, 333, 16, 17, 1, false);
+        check_half(&halves[i], 90, 3, 8, 8, 2, true);
+        check_half(&halves[i], 90, 0, 8, 8, 1, true);
+        check_half(&halves[i], 5, 0, 4, 4, 2, false);
+        check_half(&halves[i], 0, 5, 4, 4, 2, false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +343,7 @@ int main(void)
         cmocka_unit_test(queries_without_keys),
         cmocka_unit_test(gradient_is_the_difference),
         cmocka_unit_test(large_scores),
+        cmocka_unit_test(half_is_the_rounded_float),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
