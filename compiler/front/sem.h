@@ -14,8 +14,8 @@
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-typedef struct Expr Expr;
-typedef struct CheckedLoop CheckedLoop;
+typedef struct Expr Expr;               /* a value with a type */
+typedef struct CheckedLoop CheckedLoop; /* a loop that stays one */
 
 typedef enum {
     EX_CONST,         /* value, rank 0 */
@@ -50,7 +50,7 @@ struct Expr {
     const char *op;   /* name in the op table: POINT, REDUCE, DRAW */
     const Type *type; /* reals are DT_F32, whatever the program uses */
     int n_in;
-    Expr **in;
+    Expr **in; /* operands; the next seven as said at ExprKind */
     double value;
     int index;
     int n_axes, axes[RANK_MAX];
@@ -68,22 +68,22 @@ struct Expr {
     bool hinted;          /* name comes from a layer's path or the prelude */
 };
 
-typedef struct {
+typedef struct { /* arg: the value in the body; init: before the loop; next: after an iteration */
     const char *name;
     Expr *arg, *init, *next;
 } CheckedCarry;
-typedef struct {
+typedef struct { /* arg is source[iteration, ...] */
     Expr *arg, *source;
-} CheckedElem; /* arg is source[iteration, ...] */
+} CheckedElem;
 
 enum { LOOP_DEPTH_MAX = 4 }; /* loops around a value */
 
 struct CheckedLoop {
     const char *name;        /* the layer applied ("block") or "scan" */
     const char *var, *stack; /* as written, or NULL */
-    const Dim *trip;
-    CheckedLoop *parent;
-    Expr *iter; /* i32, rank 0, starts at 0 */
+    const Dim *trip;         /* iterations */
+    CheckedLoop *parent;     /* around it, or NULL */
+    Expr *iter;              /* i32, rank 0, starts at 0 */
     VEC(CheckedCarry) carries;
     VEC(CheckedElem) elems;
     VEC(Expr *) yields; /* stacked: result [trip, ...] */
@@ -101,22 +101,22 @@ typedef enum {
     SEM_INIT_UNIFORM
 } SemInit;
 
-typedef struct {      /* a stack: `h : block[C, H] * L` */
-    const char *name; /* path within the parent: "h", "enc.h" */
-    const char *path; /* whole path, stacks as "*": "h", "a.*.h" */
-    const char *layer;
-    int parent; /* -1 = none */
-    const Dim *count;
+typedef struct {       /* a stack: `h : block[C, H] * L` */
+    const char *name;  /* path within the parent: "h", "enc.h" */
+    const char *path;  /* whole path, stacks as "*": "h", "a.*.h" */
+    const char *layer; /* that is stacked */
+    int parent;        /* -1 = none */
+    const Dim *count;  /* repetitions */
     Span span;
 } CheckedGroup;
 
 typedef struct {
-    const char *path, *name; /* "h.*.ln_1.weight", "h_ln_1_weight" */
-    const Type *type, *stacked;
-    int group; /* -1 = top level */
+    const char *path, *name;    /* "h.*.ln_1.weight", "h_ln_1_weight" */
+    const Type *type, *stacked; /* of one repetition; with the stack counts in front */
+    int group;                  /* -1 = top level */
     SemRole role;
     SemInit init;
-    double init_value;
+    double init_value;    /* CONST: itself; NORMAL: std; UNIFORM: bound */
     bool used;            /* by the loss */
     int fit_input;        /* state from mean(x): the input, else -1 */
     const char *fit_kind; /* "mean", "std" or NULL */
@@ -128,31 +128,31 @@ typedef struct {
     const Type *type;
     const Dim *lo, *hi; /* NULL: not declared */
     bool has_ignore;
-    int64_t ignore;
-    bool used;
+    int64_t ignore; /* a value outside of lo..hi that is allowed: no label */
+    bool used;      /* by anything */
     Span span;
 } CheckedInput;
 
 typedef struct {
-    const char *name, *text;
-    double weight;    /* in the loss */
-    const Dim *count; /* NULL: depends on data */
+    const char *name, *text; /* "loss", "mean((y - z)^2)" */
+    double weight;           /* in the loss */
+    const Dim *count;        /* NULL: depends on data */
     Span span;
 } CheckedMean;
 
-typedef struct {
+typedef struct { /* of a metric, an output */
     const char *name;
     Span span;
-} CheckedName; /* of a metric, an output */
+} CheckedName;
 
-typedef struct {
+typedef struct { /* left rel right holds for all sizes; DIVIDES: left % right == 0 */
     const Dim *left, *right;
     enum { SEM_LE, SEM_LT, SEM_GE, SEM_GT, SEM_EQ, SEM_DIVIDES } rel;
-    const char *text;
+    const char *text; /* as written */
     Span span;
 } CheckedConstraint;
 
-typedef struct {
+typedef struct {              /* a constant that is no size */
     const char *name, *value; /* "rate", "0.1" */
     Span span;
 } CheckedConst;
@@ -163,12 +163,12 @@ typedef struct {
     VEC(Expr *) sums;    /* by mean slot: the sum over all, NULL = absent */
     VEC(Expr *) counts;  /* by mean slot: NULL when it follows from dims */
     VEC(Expr *) metrics; /* formulas over EX_MEAN */
-    VEC(Expr *) outputs;
+    VEC(Expr *) outputs; /* in the order of Checked.outputs */
 } CheckedPhase;
 
 /* ---- the train block ----------------------------------------------------------------------- */
 
-typedef struct {
+typedef struct { /* what an input is given of the data */
     int input;
     enum { SEM_WINDOW, SEM_COL, SEM_COLS } kind;
     const Dim *lo, *hi; /* window offsets, column numbers */
@@ -176,7 +176,7 @@ typedef struct {
     Span span;
 } CheckedMap;
 
-typedef struct {
+typedef struct { /* settings as Program's TrainSettings has them */
     bool present;
     const char *reader, *path, *val_path, *vocab; /* NULL: not given */
     double split;
@@ -200,7 +200,7 @@ typedef struct {
     Context *cx;
     Dims *dims;
     const char *name; /* of the model */
-    int file;
+    int file;         /* number of the source */
     VEC(CheckedGroup) groups;
     VEC(CheckedParam) params; /* in order of declaration */
     VEC(CheckedInput) inputs;
@@ -210,15 +210,15 @@ typedef struct {
     VEC(CheckedConstraint) constraints;
     VEC(CheckedConst) consts; /* of the file, that are no sizes */
     CheckedTrain train;
-    bool has_loss;
+    bool has_loss;         /* the model has a loss statement */
     CheckedPhase phase[2]; /* [0]: training = false, [1]: training = true */
 } Checked;
 
 /* ---- the entry ----------------------------------------------------------------------------- */
 
-typedef struct {
+typedef struct { /* -D name=value */
     const char *name, *value;
-} Define; /* -D name=value */
+} Define;
 
 typedef struct {
     const Define *defines;

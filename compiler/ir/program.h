@@ -16,10 +16,10 @@ typedef enum { INIT_ZEROS, INIT_ONES, INIT_CONST, INIT_NORMAL, INIT_UNIFORM } In
 /* Parameters of a stack (`h : block[C,H] * L`) form a group: they lie together, count times.
    Groups nest. In the flat buffer a group is one run of count * stride elements. */
 typedef struct {
-    const char *name;  /* "h"; path within the parent */
-    const char *layer; /* "block": the layer stacked */
-    int parent;        /* group index, -1 = top level */
-    const Dim *count;
+    const char *name;         /* "h"; path within the parent */
+    const char *layer;        /* "block": the layer stacked */
+    int parent;               /* group index, -1 = top level */
+    const Dim *count;         /* repetitions */
     const Dim *stride;        /* elements of one repetition (sum of its members) */
     const Symbol *stride_sym; /* P_h_STRIDE: a CONST symbol with that value */
     Span span;
@@ -34,7 +34,7 @@ typedef struct {
     Role role;
     bool decay; /* by default: weight and embedding */
     InitKind init;
-    double init_value;
+    double init_value;    /* see InitKind */
     bool trained;         /* false: no loss reaches it (an error unless state) */
     const Type *fitted;   /* `state mu from mean(x)`: NULL or the type */
     int fit_input;        /* index of the input it is fitted on, -1 = none */
@@ -48,7 +48,7 @@ typedef struct {
     bool ranged;      /* integers: lo <= v < hi, or v == ignore */
     const Dim *lo, *hi;
     bool has_ignore;
-    int64_t ignore;
+    int64_t ignore; /* outside of lo..hi, allowed all the same */
     Span span;
 } Input;
 
@@ -61,13 +61,13 @@ typedef struct {
     Span span;
 } MeanSlot;
 
-typedef struct {
+typedef struct { /* what is reported beside the loss */
     const char *name;
     Graph *formula; /* scalar graph over MEAN(slot) leaves; SINK_RESULT 0 */
     Span span;
 } Metric;
 
-typedef struct {
+typedef struct { /* what an inference gives */
     const char *name;
     const Type *type;
     Span span;
@@ -112,30 +112,30 @@ typedef struct {
     int64_t batch;      /* global samples per update */
     int64_t accumulate; /* micro-steps, default 1 */
     OptKind optimizer;
-    double beta1, beta2, eps, momentum, weight_decay;
-    bool nesterov;
+    double beta1, beta2, eps, momentum, weight_decay; /* of the optimizer */
+    bool nesterov;                                    /* of SGD */
     SchedKind schedule;
-    double lr, lr_end;   /* end of linear and cosine */
-    int64_t warmup;      /* steps */
-    int64_t decay_steps; /* steps until lr_end; 0 = `steps` */
-    double clip;         /* global norm; 0 = none (no clip code) */
-    int64_t steps, eval_every, save_every, log_every;
-    uint64_t seed;
-    int64_t keep;    /* checkpoints kept */
-    const char *out; /* run directory, NULL = <model>.run */
+    double lr, lr_end;                                /* highest; end of linear and cosine */
+    int64_t warmup;                                   /* steps */
+    int64_t decay_steps;                              /* steps until lr_end; 0 = `steps` */
+    double clip;                                      /* global norm; 0 = none (no clip code) */
+    int64_t steps, eval_every, save_every, log_every; /* in updates */
+    uint64_t seed;                                    /* of weights, order and draws */
+    int64_t keep;                                     /* checkpoints kept */
+    const char *out;                                  /* run directory, NULL = <model>.run */
     Span span;
 } TrainSettings;
 
-typedef struct {
+typedef struct {              /* a constant that is no size */
     const char *name, *value; /* "rate", "0.1" */
     Span span;
 } FixedValue;
 
-typedef struct {
+typedef struct { /* one graph and plan */
     Graph *graph;
     const char *name;
     bool training;
-} Phase; /* one graph and plan */
+} Phase;
 
 struct Program {
     Context *cx;
@@ -159,7 +159,7 @@ struct Program {
     VEC(Graph *) graphs; /* of IR read from text */
 };
 
-Program *program_new(Context *cx);
+Program *program_new(Context *cx); /* empty */
 
 /* By symbol id, in scratch: what each symbol is worth where a size must be chosen or shown. Consts
    and the dims of the train block have values; the others are taken as PROGRAM_USUAL_*. */

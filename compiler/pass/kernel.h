@@ -28,9 +28,9 @@ typedef struct Buffer Buffer;
 struct Buffer {
     int id; /* dense within its routine */
     BufKind kind;
-    int index;
+    int index;        /* see BufKind */
     const char *name; /* unique in its routine: "x", "d_x", "h_qkv" */
-    DType dtype;
+    DType dtype;      /* of its elements */
     const Type *type; /* dense row-major; stacks: trip count in front */
     const Node *node; /* whose value it holds */
     /* order.c; positions count steps of the routine in execution order, a loop's body once     */
@@ -55,8 +55,8 @@ typedef struct {
     const Dim *offset;           /* elements */
     const Dim *stride[AXES_MAX]; /* per axis; NULL = does not depend on it */
     int index;                   /* value number of an i32 row index, -1 = none */
-    const Dim *index_stride;
-    int guard; /* value number, -1 = none */
+    const Dim *index_stride;     /* elements of a row */
+    int guard;                   /* value number, -1 = none */
 } Access;
 
 typedef enum {
@@ -82,22 +82,22 @@ typedef enum {
 
 typedef struct {
     ValKind kind;
-    Op op;
+    Op op; /* POINT, DRAW, REDUCE */
     DType dtype;
-    Level level;
+    Level level; /* how often it is computed */
     /* first in which it can be computed: 0.. ; an ELEM value is computed again in each later
        phase */
     int phase;
-    int in[4], n_in; /* value numbers; smaller than its own */
-    double number;
-    const Dim *dim;
-    int axis, slot;
-    Access access;
-    const char *stream;
-    Access sample;    /* DRAW: arg -1; gives the local sample index ... */
-    Access element;   /* ... and the element within the sample */
-    const char *name; /* hint, or NULL */
-    const Node *node; /* what it computes */
+    int in[4], n_in;    /* value numbers; smaller than its own */
+    double number;      /* CONST */
+    const Dim *dim;     /* DIM */
+    int axis, slot;     /* AXIS, ITER; SEED */
+    Access access;      /* LOAD */
+    const char *stream; /* DRAW */
+    Access sample;      /* DRAW: arg -1; gives the local sample index ... */
+    Access element;     /* ... and the element within the sample */
+    const char *name;   /* hint, or NULL */
+    const Node *node;   /* what it computes */
 } Value;
 
 typedef enum {
@@ -116,10 +116,10 @@ typedef enum {
 
 typedef struct {
     EffectKind kind;
-    int value;
+    int value;     /* its number */
     int phase;     /* in which it happens */
     Access access; /* STORE: all axes; COLUMN: the row axis only */
-    AddKind add;
+    AddKind add;   /* to what is there */
 } Effect;
 
 typedef enum {
@@ -133,7 +133,7 @@ typedef enum {
 typedef struct {
     const char *name; /* "x" */
     DType dtype;
-    bool written;
+    bool written;   /* the kernel stores there */
     bool read;      /* what it held before the kernel is read */
     bool exclusive; /* restrict holds; plan may clear it */
 } KernelArg;
@@ -145,16 +145,16 @@ typedef struct {
     bool ta, tb, bias;
     int n_batch; /* 0..2 */
     const Dim *batch[2], *step_a[2], *step_b[2], *step_c[2];
-    AddKind add;
+    AddKind add; /* to what c holds */
 } Matmul;
 
 /* KERNEL_ATTENTION: args y, lse, q, k, v. _GRAD: d_q, d_k, d_v, q, k, v, y, lse, d_y */
-typedef struct {
+typedef struct { /* elements from one b, h, t to the next */
     const Dim *b, *h, *t;
 } HeadSteps;
 typedef struct {
-    const Dim *B, *H, *T, *S, *D, *E;
-    double scale; /* 0 = 1/sqrt(D) */
+    const Dim *B, *H, *T, *S, *D, *E; /* as in RtAttention of the runtime */
+    double scale;                     /* 0 = 1/sqrt(D) */
     bool causal;
     HeadSteps q, k, v, y, d_q, d_k, d_v, d_y;
 } Attention;
@@ -162,7 +162,7 @@ typedef struct {
 /* KERNEL_SCATTER: args out [n_rows, width], ids, rows [.., width]: out[ids[i], :] += rows[i, :] in
    the order of i; where it does not add, out is zero first */
 typedef struct {
-    const Dim *n_ids, *n_rows, *width, *row_step;
+    const Dim *n_ids, *n_rows, *width, *row_step; /* row_step: elements from row to row of `rows` */
     AddKind add;
 } Scatter;
 
@@ -170,30 +170,30 @@ typedef struct {
     int number;       /* in the file, by first use: k3 */
     const char *name; /* "k3_x" without the number: "x" */
     KernelKind kind;
-    int n_axes; /* MAP: outer axes, then the row axis */
-    const Dim *axis[AXES_MAX];
+    int n_axes;                      /* MAP: outer axes, then the row axis */
+    const Dim *axis[AXES_MAX];       /* their sizes */
     const char *axis_name[AXES_MAX]; /* "b", "t", "c": loops are ib, it, ic; NULL: i */
     bool has_row;                    /* the last axis is the row; else all are outer */
-    int n_phases;
+    int n_phases;                    /* passes over a row */
     VEC(Value) values;
     VEC(Effect) effects;
     VEC(KernelArg) args;
-    Matmul matmul;
-    Attention attention;
+    Matmul matmul;       /* of that kind, and so on */
+    Attention attention; /* its gradient too */
     Scatter scatter;
-    const char
-        *formula;      /* "x[B,T,C] = wte[tokens] + wpe[0..T]"; several lines where one is short */
+    /* "x[B,T,C] = wte[tokens] + wpe[0..T]"; several lines where one is short */
+    const char *formula;
     const char *brief; /* its main equation without shapes, or what it writes */
     const char *what;  /* "gather+add", "gradient of k3, add" */
-    Span span;
-    VEC(Span) lines; /* of the values it stores, each line of the model once */
-    bool backward;
+    Span span;         /* of its main value */
+    VEC(Span) lines;   /* of the values it stores, each line of the model once */
+    bool backward;     /* of the backward pass */
 } Kernel;
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 typedef struct {
-    Buffer *buffer;
+    Buffer *buffer;    /* what the kernel works on */
     const Dim *offset; /* elements from its start */
     /* elements per iteration of enclosing loop d, 0 the outermost; NULL = 0 */
     const Dim *loop_stride[DEPTH_MAX];
@@ -205,27 +205,27 @@ struct Step {
     Kernel *kernel;    /* NULL: a loop */
     Operand *operands; /* one per kernel argument */
     Loop *loop;        /* trip, reverse, names */
-    Steps body;
-    int depth;        /* enclosing loops */
-    int number;       /* as printed; backward goes on from forward */
-    int position;     /* order.c: in execution order */
-    int undoes;       /* backward: number of the forward step, 0 = none */
-    VEC(int) undone;  /* backward: numbers of all forward steps of which it undoes a part */
-    const Node *node; /* the main value it computes */
-    Step *twin;       /* plan_share.c: a loop's equal in another routine, or NULL */
-    Span span;
-    bool backward;
+    Steps body;        /* of the loop */
+    int depth;         /* enclosing loops */
+    int number;        /* as printed; backward goes on from forward */
+    int position;      /* order.c: in execution order */
+    int undoes;        /* backward: number of the forward step, 0 = none */
+    VEC(int) undone;   /* backward: numbers of all forward steps of which it undoes a part */
+    const Node *node;  /* the main value it computes */
+    Step *twin;        /* plan_share.c: a loop's equal in another routine, or NULL */
+    Span span;         /* of that value */
+    bool backward;     /* of the backward pass */
 };
 
 typedef struct Routine Routine;
 struct Routine {
-    Graph *graph;
+    Graph *graph;     /* that it computes */
     const char *name; /* "train", "eval", "count", "output" */
     VEC(Buffer *) buffers;
     Steps steps;                     /* all, in order; backward ones last */
     int64_t arena_bytes, live_bytes; /* at the training dims: planned, and the bound */
-    int peak_step;
-    Routine *shares; /* plan_share.c: whose plan it uses, or NULL */
+    int peak_step;                   /* number of the step at which the most is live */
+    Routine *shares;                 /* plan_share.c: whose plan it uses, or NULL */
 };
 
 typedef struct {
@@ -248,7 +248,7 @@ void plan_share(KernelProgram *kp);
 const Step *steps_find(const Steps *steps, int number);
 /* judge.c: NULL, or why the plan is wrong: two live buffers overlap, a read before any write. */
 const char *plan_judge(KernelProgram *kp, Routine *r);
-Kernel *kernel_copy(Arena *a, const Kernel *k);
+Kernel *kernel_copy(Arena *a, const Kernel *k); /* with its values, effects and arguments */
 /* kernel.c: the kernel of the program that equals k, or a copy of k as a new one */
 Kernel *kernel_intern(KernelProgram *kp, const Kernel *k);
 /* kernel.c: text of --dump-after and of --emit=plan */
