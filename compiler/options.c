@@ -38,7 +38,8 @@ static const Row table[] = {
       "where the result goes; text goes to stdout without it" },
     { "--emit", "KIND", KIND_CHOICE, AT(emit), "exe|ast|ir|grad|plan|c", EMIT_EXE,
       "stop earlier: ast, ir, grad, plan or c; exe is the default" },
-    { "--precision", "P", KIND_CHOICE, AT(fp64), "fp32|fp64", 0, "fp32 (default) or fp64" },
+    { "--precision", "P", KIND_CHOICE, AT(precision), "fp32|fp64|bf16|fp16", PRECISION_FP32,
+      "fp32 (default), fp64, or 16 bits with fp32 masters" },
     { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
       "the program prints the range of each value, step by step" },
     { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
@@ -177,7 +178,7 @@ static bool read_choice(const Row *r, const char *value, void *at)
     for (int k = 0; *s; k++) {
         const size_t len = strcspn(s, "|");
         if (strlen(value) == len && strncmp(s, value, len) == 0) {
-            if (r->at == AT(fp64) || r->at == AT(ir))
+            if (r->at == AT(ir))
                 *(bool *)at = k == 1;
             else
                 *(int *)at = r->first + k;
@@ -243,7 +244,9 @@ static const char *command_of(Context *cx, const Options *opt)
     text_put(&t, "gradcc --emit=c");
     for (int i = 0; i < opt->defines.len; i++)
         text_add(&t, " -D %s=%s", opt->defines.at[i].name, opt->defines.at[i].value);
-    text_put(&t, opt->fp64 ? " --precision=fp64" : "");
+    static const char *const precision[] = { "", " --precision=fp64", " --precision=bf16",
+                                             " --precision=fp16" };
+    text_put(&t, precision[opt->precision]);
     text_put(&t, opt->trace ? " --trace" : "");
     text_put(&t, opt->unoptimised ? " -O0" : "");
     for (int i = 0; i < opt->skip.len; i++)

@@ -6,6 +6,7 @@
 #include "front/sem.h"
 
 typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C } EmitKind;
+typedef enum { PRECISION_FP32, PRECISION_FP64, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum { DEPS_NONE, DEPS_ONLY, DEPS_BESIDE } DepsKind;
 
 typedef VEC(const char *) TextList;
@@ -15,8 +16,8 @@ typedef struct {
     const char *output; /* -o, or NULL */
     int emit;           /* EmitKind */
     bool emit_set;
-    bool ir; /* the input is IR text */
-    bool fp64;
+    bool ir;       /* the input is IR text */
+    int precision; /* Precision */
     bool trace;
     int level;        /* -O */
     bool unoptimised; /* -O0 */

@@ -91,7 +91,8 @@ static void run_sem(Run *r)
 
 static void run_lower(Run *r)
 {
-    r->program = lower_program(r->cx, r->checked, r->opt->fp64 ? DT_F64 : DT_F32);
+    r->program = lower_program(r->cx, r->checked,
+                               r->opt->precision == PRECISION_FP64 ? DT_F64 : DT_F32);
 }
 
 typedef VEC(Graph **) Slots;
@@ -124,11 +125,26 @@ static void run_simplify(Run *r)
         *s.at[i] = pass_simplify(*s.at[i]);
 }
 
+static void run_precision(Run *r)
+{
+    Program *p = r->program;
+    const int precision = r->opt->precision;
+    if (precision != PRECISION_BF16 && precision != PRECISION_FP16)
+        return;
+    p->narrow = precision == PRECISION_BF16 ? DT_BF16 : DT_F16;
+    Graph **forward[] = { &p->train_graph, &p->eval_graph, &p->output_graph };
+    for (int i = 0; i < 3; i++)
+        if (*forward[i])
+            *forward[i] = pass_precision(*forward[i], p->narrow);
+    for (int i = 0; i < p->graphs.len; i++)
+        p->graphs.at[i] = pass_precision(p->graphs.at[i], p->narrow);
+}
+
 static void run_grad(Run *r)
 {
     Program *p = r->program;
     if (p->train_graph)
-        p->train_graph = pass_grad(p->train_graph);
+        p->train_graph = pass_settle(pass_grad(p->train_graph));
     for (int i = 0; i < p->graphs.len; i++)
         if (has_sums(p->graphs.at[i]))
             p->graphs.at[i] = pass_grad(p->graphs.at[i]);
@@ -144,8 +160,10 @@ static void run_keep(Run *r)
 static void run_expand(Run *r)
 {
     const Slots s = graphs_of(r);
+    const DType narrow = r->program->narrow;
+    const bool rounds = narrow == DT_BF16 || narrow == DT_F16; /* attention on 16-bit operands */
     for (int i = 0; i < s.len; i++)
-        *s.at[i] = pass_expand(*s.at[i], r->opt->unoptimised);
+        *s.at[i] = pass_expand(*s.at[i], r->opt->unoptimised && !rounds);
 }
 
 static void run_fuse(Run *r)
@@ -225,6 +243,8 @@ static const Pass passes[] = {
       "one graph per entry and phase" },
     { "simplify", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, true,
       "rules, folding, dead code" },
+    { "precision", run_precision, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, false,
+      "what is rounded to 16 bits (--precision=bf16, fp16)" },
     { "grad", run_grad, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, false, "adds the adjoints" },
     { "tidy", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, true,
       "the same rules once more: most derivative clutter goes here" },

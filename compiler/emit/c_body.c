@@ -163,6 +163,10 @@ static const char *element_of(MapWriter *m, const Access *a)
 static Code load(MapWriter *m, const Value *v)
 {
     const char *text = element_of(m, &v->access);
+    const DType from = m->k->args.at[v->access.arg].dtype;
+    const bool narrow = from == DT_BF16 || from == DT_F16;
+    if (narrow)
+        text = emit_format(m->e, "rt_of_%s(%s)", dtype_name(from), text);
     if (v->access.guard < 0)
         return (Code){ text, text[0] == '*' ? PREC_UNARY : PREC_PRIMARY, false, NULL };
     const char *guard = code_at_least(m->e, code_of(m, v->access.guard, false), PREC_OR);

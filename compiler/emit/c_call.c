@@ -46,6 +46,8 @@ static void write_struct(KernelWriter *w, const char *type, const char *name, co
               parts->len, " };\n");
 }
 
+static bool is_narrow(DType t) { return t == DT_BF16 || t == DT_F16; }
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 static void write_matmul(KernelWriter *w)
@@ -77,7 +79,10 @@ static void write_matmul(KernelWriter *w)
     if (x->add != ADD_NEVER)
         add_field(w, &parts, "add", flag_value(w, x->add));
     write_struct(w, "RtMatmul", name, &parts);
-    text_add(&w->body, "    rt_matmul_%s(%s, %s, %s, %s);\n", w->e->suffix, w->arg[0], w->arg[1],
+    const KernelArg *arg = w->k->args.at;
+    const bool narrow = is_narrow(arg[1].dtype);
+    text_add(&w->body, "    rt_matmul_%s%s%s(%s, %s, %s, %s);\n", dtype_name(arg[1].dtype),
+             narrow ? "_" : "", narrow ? dtype_name(arg[0].dtype) : "", w->arg[0], w->arg[1],
              w->arg[2], name);
 }
 
@@ -122,8 +127,9 @@ static void write_attention(KernelWriter *w)
         add(w, &args, w->arg[i]);
     add(w, &args, name);
     emit_call(&w->body, INDENT,
-              emit_format(w->e, "rt_attention%s_%s(", grad ? "_grad" : "", w->e->suffix), args.at,
-              args.len, ");\n");
+              emit_format(w->e, "rt_attention%s_%s(", grad ? "_grad" : "",
+                          dtype_name(w->k->args.at[0].dtype)),
+              args.at, args.len, ");\n");
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
@@ -161,7 +167,11 @@ static void write_scatter(KernelWriter *w)
              w->arg[1], factor);
     text_put(&w->body, "            RT_SIMD()\n");
     text_add(&w->body, "            for (%s j = block; j < end; j++)\n", type);
-    text_add(&w->body, "                %s[j] += %s[i*%s + j];\n", to, w->arg[2], step);
+    const DType from = w->k->args.at[2].dtype;
+    const char *row = emit_format(w->e, "%s[i*%s + j]", w->arg[2], step);
+    if (is_narrow(from))
+        row = emit_format(w->e, "rt_of_%s(%s)", dtype_name(from), row);
+    text_add(&w->body, "                %s[j] += %s;\n", to, row);
     text_put(&w->body, "        }\n    }\n");
 }
 

@@ -110,13 +110,20 @@ static int stack_loops(const Function *f, const Operand *o, int loop[DEPTH_MAX])
     return n;
 }
 
+/* What the flat buffer of that kind is called. */
+static const char *flat_name(BufKind kind)
+{
+    return kind == BUF_GRAD ? "d_p" : kind == BUF_PARAM16 ? "p16" : "p";
+}
+
 /* "p_h": this repetition of stack h, declared on first use. */
 static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
 {
     Emitter *e = f->e;
-    const bool grad = o->buffer->kind == BUF_GRAD;
+    const BufKind kind = o->buffer->kind;
+    const char *flat = flat_name(kind), *real = c_type(e, o->buffer->dtype);
     const int group = e->p->params.at[o->buffer->index].group;
-    const char *key = intern_printf(e->cx, "%s%s", grad ? "d_" : "", e->group[group]);
+    const char *key = intern_printf(e->cx, "%s %s", flat, e->group[group]);
     const char *name = map_get(f->base, key);
     if (name)
         return name;
@@ -132,11 +139,10 @@ static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
         text_put(&outer, inner);
         start = outer;
     }
-    name = names_take_exact(e, f->names,
-                            emit_format(e, "%s_%s", grad ? "d_p" : "p", e->group[group] + 2));
+    name = names_take_exact(e, f->names, emit_format(e, "%s_%s", flat, e->group[group] + 2));
     map_set(f->base, key, (void *)(uintptr_t)name);
     text_add(&f->pointers, "    %s%s *%s = %s%s;\t/* this repetition of %s */\n",
-             grad ? "" : "const ", e->real, name, grad ? "d_p" : "p", start.at,
+             kind == BUF_GRAD ? "" : "const ", real, name, flat, start.at,
              e->p->groups.at[group].name);
     return name;
 }
@@ -144,18 +150,17 @@ static const char *stack_pointer(Function *f, const Operand *o, const int *loop)
 static const char *parameter_text(Function *f, const Operand *o)
 {
     Emitter *e = f->e;
-    const bool grad = o->buffer->kind == BUF_GRAD;
+    const BufKind kind = o->buffer->kind;
     int loop[DEPTH_MAX];
     const int n = stack_loops(f, o, loop);
     Text t = text_new(e->cx->scratch);
-    if (grad)
-        f->head->d_p = true;
-    else
-        f->head->p = true;
+    f->head->d_p |= kind == BUF_GRAD;
+    f->head->p16 |= kind == BUF_PARAM16;
+    f->head->p |= kind == BUF_PARAM;
     if (n > 0) {
         text_add(&t, "%s + %s", stack_pointer(f, o, loop), e->param[o->buffer->index]);
     } else {
-        text_add(&t, "%s + %s", grad ? "d_p" : "p", c_param_start(e, o->buffer->index));
+        text_add(&t, "%s + %s", flat_name(kind), c_param_start(e, o->buffer->index));
         add_strides(f, &t, o);
     }
     if (!dim_is(o->offset, 0))
@@ -171,7 +176,8 @@ void operands_declare(Function *f, const Steps *steps, bool backward)
     collect(f, steps, backward, &all);
     for (int i = 0; i < all.len; i++) {
         const Operand *o = all.at[i];
-        if (o->buffer->kind == BUF_PARAM || o->buffer->kind == BUF_GRAD)
+        if (o->buffer->kind == BUF_PARAM || o->buffer->kind == BUF_PARAM16
+            || o->buffer->kind == BUF_GRAD)
             parameter_text(f, o); /* for its declaration */
         else if (o->buffer->kind == BUF_ARENA && map_get(f->local, o->buffer) == NULL)
             declare_arena(f, &all, o);
@@ -186,6 +192,7 @@ const char *operand_text(Function *f, const Operand *o)
     bool moves = true;
     switch (b->kind) {
     case BUF_PARAM:
+    case BUF_PARAM16:
     case BUF_GRAD: return parameter_text(f, o);
     case BUF_SUM:
     case BUF_COUNT:

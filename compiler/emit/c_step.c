@@ -44,6 +44,8 @@ static Words head_words(const Function *f, const FunctionHead *h, bool types)
     Words w = { 0 };
     if (h->p)
         word(e, &w, types ? arena_printf(a, "const %s *p", e->real) : "p");
+    if (h->p16)
+        word(e, &w, types ? arena_printf(a, "const %s *p16", c_type(e, e->p->narrow)) : "p16");
     if (h->d_p)
         word(e, &w, types ? arena_printf(a, "%s *d_p", e->real) : "d_p");
     for (int i = 0; i < e->p->inputs.len; i++)
@@ -341,6 +343,7 @@ static const char *names_carried(Function *f, const Step *loop)
 static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitter *e)
 {
     to->p |= from->p;
+    to->p16 |= from->p16;
     to->d_p |= from->d_p;
     to->arena |= from->arena;
     to->s |= from->s;

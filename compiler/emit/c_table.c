@@ -376,7 +376,12 @@ static void write_model(Emitter *e, int n_dims, bool check)
                             : s  ? s->path
                                  : p->name),
              s ? (unsigned)crc32_of(s->text, s->len) : 0u);
-    text_add(o, "    .real = %s,\n", rt_type(p->real));
+    text_add(o, "    .real = %s,", rt_type(p->real));
+    text_add(o,
+             p->narrow == DT_BF16  ? " .compute = RT_BF16,\n"
+             : p->narrow == DT_F16 ? " .compute = RT_F16,\n"
+                                   : " .compute = %s,\n",
+             rt_type(p->real));
     if (n_dims)
         text_add(o, "    .dims = %s_sizes, .n_dims = %d,\n", m, n_dims);
     if (p->params.len)

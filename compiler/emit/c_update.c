@@ -51,6 +51,8 @@ static void write_call(Emitter *e, Text *t, int indent, const Routine *r, const 
     VEC(const char *) w = { 0 };
     if (h->p)
         vec_push(a, &w, "run->p");
+    if (h->p16)
+        vec_push(a, &w, "run->p16");
     if (h->d_p)
         vec_push(a, &w, "run->d_p");
     for (int i = 0; i < e->p->inputs.len; i++)

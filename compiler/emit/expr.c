@@ -155,6 +155,8 @@ Code code_cast(Emitter *e, Code a, DType from, DType to)
     if (to == DT_BOOL)
         return (Code){ emit_format(e, "%s != 0", code_at_least(e, a, PREC_ADD)), PREC_EQUAL, false,
                        NULL };
+    if (to == DT_BF16 || to == DT_F16)
+        return code_plain(emit_format(e, "rt_to_%s(%s)", dtype_name(to), a.text));
     const char *type = to == DT_I32 ? "int32_t" : to == DT_F32 ? "float" : "double";
     return (Code){ emit_format(e, "(%s)%s", type, code_at_least(e, a, PREC_UNARY)), PREC_UNARY,
                    false, NULL };

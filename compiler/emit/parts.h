@@ -142,7 +142,7 @@ const char *c_buffer_shape(Emitter *e, const Buffer *b); /* "[B,T,C]", "[RT_CHUN
 
 /* Which values of a step a function needs. */
 typedef struct {
-    bool p, d_p, arena, s, n;
+    bool p, p16, d_p, arena, s, n;
     bool sums; /* writes to s->sum or s->count */
     bool *input, *output;
 } FunctionHead;

@@ -466,7 +466,7 @@ const char *dim_text(Context *cx, const Dim *d)
 
 const char *dtype_name(DType t)
 {
-    static const char *const name[DT_COUNT] = { "bool", "i32", "f32", "f64" };
+    static const char *const name[DT_COUNT] = { "bool", "i32", "f32", "f64", "bf16", "f16" };
     return name[t];
 }
 
@@ -474,7 +474,7 @@ bool dtype_is_real(DType t) { return t == DT_F32 || t == DT_F64; }
 
 int dtype_bytes(DType t)
 {
-    static const int bytes[DT_COUNT] = { 1, 4, 4, 8 };
+    static const int bytes[DT_COUNT] = { 1, 4, 4, 8, 2, 2 };
     return bytes[t];
 }
 

@@ -76,7 +76,8 @@ void dim_print(Text *t, const Dim *d, DimNamer namer, void *user, bool parenthes
 
 /* ---- dtypes and types ---------------------------------------------------------------------- */
 
-typedef enum { DT_BOOL, DT_I32, DT_F32, DT_F64, DT_COUNT } DType;
+/* BF16 and F16 are formats of memory: values in the IR are F32 or F64, rounded where it says so. */
+typedef enum { DT_BOOL, DT_I32, DT_F32, DT_F64, DT_BF16, DT_F16, DT_COUNT } DType;
 
 const char *dtype_name(DType t); /* bool i32 f32 f64 */
 bool dtype_is_real(DType t);

@@ -12,6 +12,7 @@ Program *program_new(Context *cx)
     p->dims = dims_new(cx);
     p->name = intern(cx, "model");
     p->real = DT_F32;
+    p->narrow = DT_F32;
     p->train.accumulate = 1;
     p->train.data.split = 1;
     return p;

@@ -110,14 +110,8 @@ TRANSPOSES(transpose_cast)
     d_in[0] = real ? ir_cast(a->g, a->d_out[0], from, a->at) : NULL;
 }
 
-/* The gradient of what is stored in 16 bits is stored so too; that of a parameter adds up in 32. In
-   a loop, a slice is a parameter of the stack or a step of an input. */
-TRANSPOSES(transpose_narrow)
-{
-    const Node *in = a->n->in[0];
-    const bool whole = in->op == OP_PARAM || (in->op == OP_ARG && in->attr.arg == ARG_SLICE);
-    d_in[0] = whole ? a->d_out[0] : ir_unary(a->g, a->n->op, a->d_out[0], a->at);
-}
+/* The gradient of what is stored in 16 bits is stored so too. */
+TRANSPOSES(transpose_narrow) { d_in[0] = ir_unary(a->g, a->n->op, a->d_out[0], a->at); }
 
 /* ---- values -------------------------------------------------------------------------------- */
 
@@ -132,6 +126,12 @@ static double round_to(double a, int digits, int least, int most)
     const int last = (exponent - 1 < least ? least : exponent - 1) - (digits - 1);
     const double rounded = ldexp(nearbyint(ldexp(a, -last)), last);
     return fabs(rounded) >= ldexp(1, most + 1) ? copysign(INFINITY, a) : rounded;
+}
+
+bool op_fits(double a, DType narrow)
+{
+    const double rounded = narrow == DT_BF16 ? round_to(a, 8, -126, 127) : round_to(a, 11, -14, 15);
+    return rounded == a || isnan(a);
 }
 
 static double value_unary(Op op, double a)
@@ -154,6 +154,7 @@ static double value_unary(Op op, double a)
     case OP_STOP: return a;
     case OP_BF16: return round_to(a, 8, -126, 127);
     case OP_F16: return round_to(a, 11, -14, 15);
+    case OP_COPY16: return a;
     default: bug("%s has no value of one operand", op_row(op)->name);
     }
 }
@@ -180,15 +181,25 @@ static double value_binary(Op op, double a, double b)
     }
 }
 
+/* The op whose values n has: for the copy of a parameter, rounding to the program's format. */
+static Op value_op(const Node *n)
+{
+    if (n->op != OP_COPY16)
+        return n->op;
+    const DType narrow = n->graph->program->narrow;
+    return narrow == DT_BF16 ? OP_BF16 : narrow == DT_F16 ? OP_F16 : OP_COPY16;
+}
+
 EVAL(eval_point)
 {
     (void)a;
     (void)env;
+    const Op op = value_op(n);
     for (int64_t i = 0; i < out->elems; i++) {
         double x[3] = { 0 };
         for (int k = 0; k < n->n_in; k++)
             x[k] = in[k]->at[in[k]->rank ? i : 0];
-        out->at[i] = n->n_in == 1   ? value_unary(n->op, x[0])
+        out->at[i] = n->n_in == 1   ? value_unary(op, x[0])
                      : n->n_in == 2 ? value_binary(n->op, x[0], x[1])
                      : x[0] != 0    ? x[1]
                                     : x[2];

@@ -47,7 +47,7 @@ void copy_dense(Scope *s, Node *n, View *to)
     MapFailure why;
     Dest d = { .how = HOW_REPLACE };
     const char *name = intern_printf(s->f->cx, "%s_dense", text_buffer_name(s, n));
-    d.view = view_dense(s->f, buffer_new(s->f, name, n->type, n), n->type);
+    d.view = view_dense(s->f, buffer_new(s->f, name, narrow_storage(s->f, n, n->type), n), n->type);
     Root *r = root_new(s, n, ROOT_COPY);
     vec_push(s->f->cx->scratch, &r->dests, d);
     Unit *u = NEW(s->f->cx->scratch, Unit);
@@ -171,6 +171,7 @@ static void start_tables(Fuser *f, const Graph *g)
             n_out += g->sinks.at[i].index + 1;
     n_in = g->args.len > n_in ? g->args.len : n_in;
     f->param = NEW_ARRAY(a, Buffer *, n_params + 1);
+    f->param16 = NEW_ARRAY(a, Buffer *, n_params + 1);
     f->grad = NEW_ARRAY(a, Buffer *, n_params + 1);
     f->input = NEW_ARRAY(a, Buffer *, n_in + 1);
     f->output = NEW_ARRAY(a, Buffer *, n_out + 1);
@@ -198,6 +199,7 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse)
     f.r->graph = g;
     f.r->name = name;
     start_tables(&f, g);
+    narrow_find(&f, g);
     Scope *s = NEW(cx->scratch, Scope);
     s->f = &f;
     s->g = g;

@@ -141,6 +141,10 @@ bool view_move(Fuser *f, const View *v, const Node *n, View *out)
     r.rank = t->rank;
     if (n->op == OP_RESHAPE)
         return view_reshape(f, v, t, out);
+    if (node_is_handed(n)) {
+        *out = *v;
+        return true;
+    }
     for (int k = 0; k < t->rank; k++) {
         r.dim[k] = t->dim[k];
         if (n->op == OP_TRANSPOSE)
@@ -161,6 +165,10 @@ bool view_move_back(Fuser *f, const View *v, const Node *n, View *out)
     const Type *t = n->in[0]->type;
     if (n->op == OP_RESHAPE)
         return view_reshape(f, v, t, out);
+    if (node_is_handed(n)) {
+        *out = *v;
+        return true;
+    }
     View r = *v;
     for (int k = 0; k < t->rank; k++) {
         r.dim[n->attr.axes[k]] = v->dim[k];

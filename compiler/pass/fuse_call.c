@@ -94,6 +94,18 @@ static View matrix_operand(Scope *s, Node *n, Matrix *m)
     return v;
 }
 
+/* An operand of a product with one of another format: what is of 16 bits, though it lies in 32, is
+   copied. */
+static void one_format(Scope *s, Node *n, View *v, Matrix *m)
+{
+    if (v->buffer->dtype == s->f->p->narrow)
+        return;
+    if (!narrow_is(s->f, n))
+        bug("a product of a 16-bit operand with one that is not");
+    copy_dense(s, n, v);
+    as_matrix(v, m);
+}
+
 typedef struct {
     int n;
     const Dim *size[RANK_MAX], *step[3][RANK_MAX];
@@ -145,6 +157,9 @@ static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
     v[0] = reshaped(s, u->node, x->view, r, n->type->dim);
     v[1] = matrix_operand(s, in[0], &a);
     v[2] = matrix_operand(s, in[1], &b);
+    if (v[1].buffer->dtype != v[2].buffer->dtype)
+        for (int i = 1; i < 3; i++)
+            one_format(s, in[i - 1], &v[i], i == 1 ? &a : &b);
     if (!as_matrix(&v[0], &c))
         bug("the result of a product is no matrix");
     Batch batch = batch_of(f, (const View *[]){ &v[0], &v[1], &v[2] });
@@ -253,7 +268,10 @@ static View result_view(Scope *s, Node *n, int k)
     const char *tail = n->op == OP_ATTENTION_GRAD ? tails[k] : k ? "logsumexp" : "y";
     const char *name = intern_printf(s->f->cx, "%s_%s", text_buffer_name(s, other ? other : n),
                                      tail);
-    return view_dense(s->f, buffer_new(s->f, name, n->types[k], n), n->types[k]);
+    const Type *t = n->types[k];
+    if (narrow_is(s->f, n->in[0]) && (k == 0 || n->op == OP_ATTENTION_GRAD))
+        t = type_of(s->f->ds, s->f->p->narrow, t->rank, t->dim);
+    return view_dense(s->f, buffer_new(s->f, name, t, n), n->types[k]);
 }
 
 static View input_heads(Scope *s, Node *n)

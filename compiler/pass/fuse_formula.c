@@ -267,7 +267,8 @@ static void write_op(Writer *w, Text *t, Node *n, int outer)
     const char *op = infix(n->op, &level);
     if (op)
         write_infix(w, t, n, op, level, outer);
-    else if (n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_CAST || n->op == OP_STOP)
+    else if (n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_CAST || n->op == OP_STOP
+             || n->op == OP_COPY16 || node_is_narrowing(n))
         write_node(w, t, n->in[0], outer);
     else if (n->op == OP_TRANSPOSE) {
         int last = n->attr.n_axes - 1;
@@ -632,7 +633,7 @@ static void brief_inputs(Text *t, const Kernel *k, const Operand *operands, size
     int n = 0, more = 0;
     for (int i = 0; i < k->args.len; i++) {
         const Buffer *b = operands[i].buffer;
-        if (!k->args.at[i].read || b->kind == BUF_PARAM)
+        if (!k->args.at[i].read || b->kind == BUF_PARAM || b->kind == BUF_PARAM16)
             continue;
         if (more == 0 && t->len + strlen(b->name) + 10 <= room)
             text_add(t, "%s%s", n++ ? ", " : " from ", b->name);

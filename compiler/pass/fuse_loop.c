@@ -133,7 +133,7 @@ static bool plan_slots(Scope *s, Node *n, int k, LoopPlan *p)
     for (int i = 0; i < arg->type->rank; i++)
         dim[i + 1] = arg->type->dim[i];
     const Type *t = type_of(f->ds, arg->type->dtype, arg->type->rank + 1, dim);
-    Buffer *b = buffer_new(f, text_carry_name(s, n, k), t, n);
+    Buffer *b = buffer_new(f, text_carry_name(s, n, k), narrow_storage(f, arg, t), n);
     const Dim *step = type_elems(f->ds, arg->type), *end = dim_mul(f->ds, l->trip, step);
     View slot = view_dense(f, b, arg->type), moving = slot;
     moving.loop[s->depth] = step;
@@ -207,7 +207,10 @@ static void plan_carry(Scope *s, Node *n, int k, LoopPlan *p)
     if (c->kind != CARRY_SLOTS && !c->last.buffer) {
         Dest d;
         if (!r || !take_place(s, r, false, &d))
-            d.view = view_dense(f, buffer_new(f, text_carry_name(s, n, k), t, n), t);
+            d.view = view_dense(f,
+                                buffer_new(f, text_carry_name(s, n, k),
+                                           narrow_storage(f, n->attr.loop->body->args.at[k], t), n),
+                                t);
         c->first = c->last = c->arg = c->next = d.view;
     }
     if (r)
@@ -231,7 +234,8 @@ static void plan_stack(Scope *s, Node *n, int j, LoopPlan *p)
     Dest *d = &p->stack[j];
     if (!p->stack_slot[j] && (!r || !take_place(s, r, true, d))) {
         const Type *t = n->types[l->n_carry + j];
-        Buffer *b = buffer_new(s->f, text_stack_name(s, n, j), t, n);
+        const Node *yield = loop_result(l->body, l->n_carry + j);
+        Buffer *b = buffer_new(s->f, text_stack_name(s, n, j), narrow_storage(s->f, yield, t), n);
         *d = (Dest){ .view = view_dense(s->f, b, t) };
     }
     if (r)

@@ -116,6 +116,22 @@ static void place_arg(Scope *s, Node *n)
     x->has_view = true;
 }
 
+/* The 16-bit copy lies as the parameter does, in a buffer of its own; a program without one reads
+   the parameter. */
+static void place_copy16(Scope *s, Node *n)
+{
+    Info *x = &s->at[n->id];
+    Fuser *f = s->f;
+    if (!place_view(s, n->in[0], &x->view) || x->view.buffer->kind != BUF_PARAM)
+        bug("a copy of what is no parameter");
+    x->has_view = true;
+    if (f->p->narrow != DT_BF16 && f->p->narrow != DT_F16)
+        return; /* there is none */
+    const Buffer *of = x->view.buffer;
+    const Type *t = type_of(f->ds, f->p->narrow, of->type->rank, of->type->dim);
+    x->view.buffer = outside(f, f->param16, BUF_PARAM16, of->index, of->name, t, n);
+}
+
 static void place_leaf(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
@@ -128,6 +144,8 @@ static void place_leaf(Scope *s, Node *n)
         Buffer *b = outside(f, f->input, BUF_INPUT, n->attr.index, in->name, in->type, n);
         x->view = view_dense(f, b, in->type);
         x->has_view = true;
+    } else if (n->op == OP_COPY16) {
+        place_copy16(s, n);
     } else if (n->op == OP_ARG && n->attr.arg != ARG_ITER) {
         bool shared = s->outer && n->attr.arg == ARG_SHARED;
         if (!shared || !s->outer->at[s->node->in[n->attr.index]->id].free)
@@ -204,7 +222,7 @@ static Dest own_dest(Scope *s, Node *n)
     while (shown->op == OP_RESHAPE && shown->in[0]->type->rank > shown->type->rank)
         shown = shown->in[0];
     const Type *type = x->shape && x->shape->rank >= shown->type->rank ? x->shape : shown->type;
-    Buffer *b = buffer_new(s->f, text_buffer_name(s, n), type, n);
+    Buffer *b = buffer_new(s->f, text_buffer_name(s, n), narrow_storage(s->f, n, type), n);
     return (Dest){ .view = view_dense(s->f, b, n->type), .lazy = true };
 }
 
@@ -263,7 +281,8 @@ static int first_plain(const Info *x)
 
 static bool is_leaf(const Scope *s, const Node *n)
 {
-    return n->op == OP_PARAM || n->op == OP_INPUT || n->op == OP_ARG || s->at[n->id].free;
+    return n->op == OP_PARAM || n->op == OP_COPY16 || n->op == OP_INPUT || n->op == OP_ARG
+           || s->at[n->id].free;
 }
 
 /* A kernel adds to one place in one order only. */
@@ -318,7 +337,8 @@ static bool given_view(Scope *s, Node *n, View *v)
 static void place_moved(Scope *s, Node *n)
 {
     Info *x = &s->at[n->id];
-    bool moves = (n->op == OP_RESHAPE || n->op == OP_TRANSPOSE) && !is_leaf(s, n->in[0]);
+    bool moves = (n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || node_is_handed(n))
+                 && !is_leaf(s, n->in[0]);
     View given;
     if (x->own && !given_view(s, n, &given)) {
         Dest own = own_dest(s, n);

@@ -18,7 +18,7 @@ enum {
 bool node_is_view(const Node *n)
 {
     return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_SLICE
-           || n->op == OP_BROADCAST;
+           || n->op == OP_BROADCAST || node_is_handed(n);
 }
 
 bool node_is_call(const Node *n)
@@ -29,8 +29,8 @@ bool node_is_call(const Node *n)
 
 static bool node_is_buffer(const Node *n)
 {
-    return n->op == OP_PARAM || n->op == OP_INPUT || n->op == OP_ARG || n->op == OP_RESULT
-           || n->op == OP_CONCAT || node_is_call(n);
+    return n->op == OP_PARAM || n->op == OP_COPY16 || n->op == OP_INPUT || n->op == OP_ARG
+           || n->op == OP_RESULT || n->op == OP_CONCAT || node_is_call(n);
 }
 
 Scope *scope_of(Scope *s, const Node *n)
@@ -162,7 +162,7 @@ static void mark_needed(Scope *s, Node *n)
 /* n has a place of its own to go to. */
 static void mark_destined(Scope *s, Node *n)
 {
-    while ((n->op == OP_RESHAPE || n->op == OP_TRANSPOSE) && !s->at[n->id].free
+    while ((n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || node_is_handed(n)) && !s->at[n->id].free
            && !s->at[n->id].root)
         n = n->in[0];
     if (s->at[n->id].free || node_is_view(n))
@@ -247,6 +247,20 @@ static void fold(Scope *s, Node *n)
         fold(s, n->in[i]);
 }
 
+/* A rounded product, with its bias, is written rounded. */
+static void find_rounded_product(Scope *s, Node *n)
+{
+    if (!s->f->fuse || !node_is_narrowing(n) || n->type->rank < 1 || s->at[n->id].folded)
+        return;
+    Products *p = NEW(s->f->cx->scratch, Products);
+    if (!collect_products(s, n->in[0], n->type->dim[n->type->rank - 1], p) || p->at.len != 1)
+        return;
+    s->at[n->id].sum = p;
+    fold(s, n->in[0]);
+    if (p->bias)
+        mark_needed(s, p->bias);
+}
+
 /* h = a @ b + c @ d + bias becomes calls that write to one place: h = a @ b + bias; h += c @ d. */
 static void find_products(Scope *s, Node *n)
 {
@@ -327,8 +341,10 @@ static void scan_backwards(Scope *s)
         count_uses(s, n);
     }
     for (int id = g->nodes.len - 1; id >= 0; id--)
-        if (s->at[id].live)
+        if (s->at[id].live) {
+            find_rounded_product(s, g->nodes.at[id]);
             find_products(s, g->nodes.at[id]);
+        }
 }
 
 /* A view that is needed but cannot be a view of where its input will lie, gets a place of its own.

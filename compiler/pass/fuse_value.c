@@ -333,7 +333,7 @@ static int pointwise(MapBuild *m, Scope *s, Node *n, const Coords *c, int guard)
         if (in[i] < 0)
             return -1;
     }
-    if (n->op == OP_STOP)
+    if (n->op == OP_STOP || node_is_handed(n))
         return in[0];
     if (n->op == OP_CAST)
         return value_add(m, (Value){ .kind = VAL_CAST,

@@ -277,6 +277,10 @@ static Node *forward_result(Sweep *s, const Node *n, int k)
         const char *of = ir_result(s->copy[n->id], 0)->name;
         r->name = of ? intern_printf(s->cx, "%s_logsumexp", of) : intern(s->cx, "logsumexp");
     }
+    /* What is in memory is the rounded result; the adjoint is taken there. */
+    const DType narrow = s->from->program->narrow;
+    if (n->op == OP_ATTENTION && k == 0 && (narrow == DT_BF16 || narrow == DT_F16))
+        return ir_unary(r->graph, narrow == DT_BF16 ? OP_BF16 : OP_F16, r, r->span);
     return r;
 }
 
@@ -321,6 +325,10 @@ void sweep_backward(Sweep *s)
             Node *d = sweep_adjoint(s, n, 0);
             if (d)
                 vec_push(s->cx->scratch, &s->terms[s->flow->at[n->in[0]->id] + n->attr.index], d);
+        } else if (n->op == OP_COPY16) { /* each use of a parameter contributes on its own */
+            const Terms *t = &s->terms[s->flow->at[n->id]];
+            for (int k = 0; k < t->len; k++)
+                sweep_add(s, n->in[0], t->at[k]);
         } else if (n->n_in && (row->deriv == DERIV_PARTIALS || row->transpose)) {
             undo_node(s, n);
         }

@@ -165,7 +165,8 @@ static void find_stored(Work *w)
         }
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
-        w->stored[i] |= (!is_light(n) && !is_row_sum(n)) || is_epilogue(n, given, uses);
+        w->stored[i] |= (!is_light(n) && !is_row_sum(n)) || is_epilogue(n, given, uses)
+                        || n->op == OP_BF16 || n->op == OP_F16;
         for (int k = 0; live[i] && k < n->n_in; k++) {
             const Node *root = through_views(n->in[k]);
             w->operand[root->id] |= is_product(n) && !is_free(w, root);
@@ -179,10 +180,13 @@ static void find_stored(Work *w)
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
-/* Bytes of one iteration at the training sizes. */
-static int64_t bytes_of(const Work *w, const Type *t)
+/* Bytes of one iteration at the training sizes, as n lies in memory. */
+static int64_t bytes_of(const Work *w, const Node *n)
 {
-    int64_t bytes = dtype_bytes(t->dtype);
+    const Type *t = n->type;
+    int64_t bytes = n->op == OP_BF16 || n->op == OP_F16 || n->op == OP_COPY16
+                        ? 2
+                        : dtype_bytes(t->dtype);
     for (int k = 0; k < t->rank; k++) {
         const int64_t size = dim_eval(t->dim[k], w->dims);
         if (size < 0 || bytes > INT64_MAX / 64 / (size + 1))
@@ -203,11 +207,11 @@ static void keep_operands(Work *w)
     for (int i = 0; i < g->nodes.len; i++)
         if (w->plan->needed[i]) {
             const Node *root = through_views(g->nodes.at[i]);
-            seen[root->id] += bytes_of(w, g->nodes.at[i]->type);
+            seen[root->id] += bytes_of(w, g->nodes.at[i]);
         }
     for (int i = 0; i < g->nodes.len; i++)
         if (w->operand[i] && !given[i] && g->nodes.at[i]->op != OP_ARG
-            && seen[i] >= bytes_of(w, g->nodes.at[i]->type))
+            && seen[i] >= bytes_of(w, g->nodes.at[i]))
             w->plan->saved[i] = true;
 }
 
@@ -221,7 +225,7 @@ static void cut_between(Work *w)
             cut_sink(cut, i);
         if (w->plan->saved[i] || is_free(w, n) || n->n_out > 1)
             continue;
-        cut_weight(cut, i, bytes_of(w, n->type) * (w->stored[i] ? 2 : 3));
+        cut_weight(cut, i, bytes_of(w, n) * (w->stored[i] ? 2 : 3));
         if (!is_light(n))
             cut_source(cut, i);
         for (int k = 0; k < n->n_in && is_light(n); k++)
@@ -257,7 +261,9 @@ static void turn_saved(Work *w)
 {
     Graph *g = w->body;
     for (int i = 0; i < g->nodes.len; i++) {
-        if (!w->plan->saved[i] || is_light(g->nodes.at[i]))
+        const Node *n = g->nodes.at[i];
+        const bool rounded = (n->op == OP_BF16 || n->op == OP_F16) && !is_light(n->in[0]);
+        if (!w->plan->saved[i] || (is_light(n) && !rounded))
             continue;
         Node *turned = turned_operand(g, g->nodes.at[i]);
         if (!turned)

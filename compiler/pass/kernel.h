@@ -15,13 +15,14 @@ enum { PHASE_MAX = 16 }; /* what a phase of a fused kernel may reduce, and may s
 /* ---- buffers -------------------------------------------------------------------------------- */
 
 typedef enum {
-    BUF_ARENA,  /* placed by plan */
-    BUF_PARAM,  /* index: parameter; read only */
-    BUF_GRAD,   /* index: parameter whose gradient it is */
-    BUF_INPUT,  /* index: program input */
-    BUF_OUTPUT, /* index: program output */
-    BUF_SUM,    /* index: mean slot; the double s->sum[index] */
-    BUF_COUNT,  /* index: mean slot; the double s->count[index] */
+    BUF_ARENA,   /* placed by plan */
+    BUF_PARAM,   /* index: parameter; read only */
+    BUF_PARAM16, /* index: parameter, in its 16-bit copy; read only */
+    BUF_GRAD,    /* index: parameter whose gradient it is */
+    BUF_INPUT,   /* index: program input */
+    BUF_OUTPUT,  /* index: program output */
+    BUF_SUM,     /* index: mean slot; the double s->sum[index] */
+    BUF_COUNT,   /* index: mean slot; the double s->count[index] */
 } BufKind;
 
 typedef struct Buffer Buffer;

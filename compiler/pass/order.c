@@ -207,7 +207,7 @@ static int count_readers(const Steps *steps, int param, int *number)
         const Step *s = steps->at[i];
         for (int a = 0; s->kernel && !s->backward && a < s->kernel->args.len; a++) {
             const Buffer *b = s->operands[a].buffer;
-            if (b->kind != BUF_PARAM || b->index != param)
+            if ((b->kind != BUF_PARAM && b->kind != BUF_PARAM16) || b->index != param)
                 continue;
             n++;
             *number = s->number;

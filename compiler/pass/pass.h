@@ -22,6 +22,12 @@ Graph *pass_simplify_fast(Graph *g); /* the rules marked FAST too */
    rule that fails and the count; true if all hold. */
 bool simplify_check_rules(Context *cx, FILE *out);
 
+/* precision.c: rounds what is kept in 16 bits, narrow = DT_BF16 or DT_F16, in a graph without
+   adjoints. pass_settle, after grad: carries that are rounded wherever they are read are rounded
+   where they are made. */
+Graph *pass_precision(Graph *g, DType narrow);
+Graph *pass_settle(Graph *g);
+
 /* grad.c: reverse mode. Adds SINK_GRAD contributions for every parameter that the SINK_SUM of
    slots with weight != 0 reaches; the adjoint of slot k's sum is SEED(k). Nodes it makes have
    backward = true and undoes set. Reports (diag_error at the user's line) ops without a

@@ -95,6 +95,8 @@ static Node *step_point(Simplify *s, Graph *g, Node *n)
         to = fold_dim(g, n);
     if (!to && n->op == OP_CAST)
         to = fold_cast(n);
+    if (!to && (n->op == OP_BF16 || n->op == OP_F16))
+        to = simplify_narrow(s, g, n);
     if (!to)
         to = simplify_known(g, n);
     if (!to)

@@ -66,6 +66,7 @@ Node *simplify_reduce(Simplify *s, Graph *g, Node *n);
 Node *simplify_matmul(Simplify *s, Graph *g, Node *n);
 Node *simplify_point_of_broadcast(Simplify *s, Graph *g, Node *n);
 Node *simplify_point_of_units(Simplify *s, Graph *g, Node *n);
+Node *simplify_narrow(Simplify *s, Graph *g, const Node *n);
 Node *simplify_sum_of_negated(Simplify *s, Graph *g, const Node *n);
 Node *simplify_sum_of_pads(Simplify *s, Graph *g, Node *n);
 /* A comparison that the ranges of its operands decide, as a constant; NULL when they do not. */

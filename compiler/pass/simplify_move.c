@@ -80,6 +80,21 @@ Node *simplify_point_of_broadcast(Simplify *s, Graph *g, Node *n)
                         n->span);
 }
 
+/* Rounding to 16 bits happens once, and where a value is made: in front of what moves it. */
+Node *simplify_narrow(Simplify *s, Graph *g, const Node *n)
+{
+    const Node *x = n->in[0];
+    if (x->op == n->op)
+        return n->in[0];
+    if (x->op != OP_RESHAPE && x->op != OP_TRANSPOSE && x->op != OP_PAD && x->op != OP_CONCAT)
+        return NULL;
+    Node **in = NEW_ARRAY(s->cx->scratch, Node *, x->n_in);
+    for (int k = 0; k < x->n_in; k++)
+        in[k] = simplify_make(s, g, n->op, 1, &x->in[k], n->span);
+    return op_row(x->op)->shape ? ir_node(g, x->op, x->n_in, in, &x->attr, n->span)
+                                : ir_typed(g, x->op, n->type, x->n_in, in, &x->attr, n->span);
+}
+
 /* x + broadcast(-y) is x - broadcast(y), and x - broadcast(-y) is x + broadcast(y). */
 Node *simplify_sum_of_negated(Simplify *s, Graph *g, const Node *n)
 {

@@ -651,7 +651,7 @@ static size_t heads_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
 const RtModel heads = {
     .name = "heads",
     .source = "heads.model", .source_crc = 0x07bee3cfu,
-    .real = RT_F32,
+    .real = RT_F32, .compute = RT_F32,
     .dims = heads_sizes, .n_dims = 2,
     .params = heads_params, .n_params = 2, .n_elems = P_COUNT,
     .inputs = heads_inputs, .n_inputs = 2,

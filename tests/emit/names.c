@@ -648,7 +648,7 @@ static void double__metric_values(const double *mean, double *value)
 const RtModel double_ = {
     .name = "double",
     .source = "names.model", .source_crc = 0x6adbf80du,
-    .real = RT_F32,
+    .real = RT_F32, .compute = RT_F32,
     .dims = double__sizes, .n_dims = 2,
     .params = double__params, .n_params = 4, .n_elems = P_COUNT,
     .inputs = double__inputs, .n_inputs = 3,

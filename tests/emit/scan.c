@@ -513,7 +513,7 @@ static size_t scan_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
 const RtModel scan = {
     .name = "scan",
     .source = "scan.model", .source_crc = 0x3f035e97u,
-    .real = RT_F32,
+    .real = RT_F32, .compute = RT_F32,
     .dims = scan_sizes, .n_dims = 2,
     .params = scan_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = scan_inputs, .n_inputs = 2,

@@ -625,7 +625,7 @@ static size_t stack_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
 const RtModel stack = {
     .name = "stack",
     .source = "stack.model", .source_crc = 0xee3725feu,
-    .real = RT_F32,
+    .real = RT_F32, .compute = RT_F32,
     .dims = stack_sizes, .n_dims = 1,
     .params = stack_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = stack_inputs, .n_inputs = 2,

@@ -367,7 +367,7 @@ static size_t tiny_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
 const RtModel tiny = {
     .name = "tiny",
     .source = "tiny.model", .source_crc = 0x5b6d6dadu,
-    .real = RT_F32,
+    .real = RT_F32, .compute = RT_F32,
     .dims = tiny_sizes, .n_dims = 1,
     .params = tiny_params, .n_params = 2, .n_elems = P_COUNT,
     .inputs = tiny_inputs, .n_inputs = 2,

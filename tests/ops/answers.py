@@ -351,6 +351,17 @@ for op, f in [("bf16", bf16), ("f16", lambda v: np.float16(v).astype(float))]:
         tolerance=0.02,
     )
 
+case(
+    "copy16",
+    "copy16",
+    "dim N = 4",
+    "param w: f64[N]",
+    "%y = copy16 w : f64[N]",
+    "%y",
+    {"w": wide},
+    [wide],
+)
+
 # ---- reductions, products ------------------------------------------------------------------------
 
 x = np.round(rng.permutation(24) * 0.11 - 1.2, 2).reshape(2, 3, 4)
