@@ -13,7 +13,8 @@
  * Rounded are: operands of products, attention and tables of rows; results of products and of
  * attention, with their bias; and values that live across one of these, because they lie in memory
  * meanwhile. Of these, not what is a number per row (a reduction and what is made of such), which
- * is small and needs its digits. A carried value of a loop is rounded if it is used so in the body.
+ * is small and needs its digits. A carried value of a loop is rounded if it is used so in the body and products
+ * are made of it: the state of a network, not a running sum.
  *
  * The idea: rounding is part of the forward program, before grad; so training, evaluation and
  * outputs compute the same values, and the adjoint of a rounded value is rounded likewise
@@ -42,6 +43,7 @@ typedef struct {
     bool *crosses; /* read behind a product that it does not go into */
     bool *biased; /* a product plus a bias, its only reader: the product's result as it is stored */
     bool *inner;  /* such a product */
+    bool *feeds;  /* a product takes it, or something made of it */
 } Facts;
 
 static bool is_view(const Node *n)
@@ -111,7 +113,8 @@ static Facts find_facts(const Precision *p, Graph *g)
     Arena *a = p->cx->scratch;
     const int n = g->nodes.len + 1;
     Facts f = { NEW_ARRAY(a, int, n),  NEW_ARRAY(a, bool, n), NEW_ARRAY(a, bool, n),
-                NEW_ARRAY(a, bool, n), NEW_ARRAY(a, bool, n), NEW_ARRAY(a, bool, n) };
+                NEW_ARRAY(a, bool, n), NEW_ARRAY(a, bool, n), NEW_ARRAY(a, bool, n),
+                NEW_ARRAY(a, bool, n) };
     const int *uses = graph_uses(g);
     const bool *live = graph_live(g);
     for (int i = 0; i < g->nodes.len; i++) {
@@ -131,6 +134,9 @@ static Facts find_facts(const Precision *p, Graph *g)
             f.crosses[root->id] |= f.depth[i] > f.depth[root->id];
         }
     }
+    for (int i = g->nodes.len - 1; i >= 0; i--)
+        for (int k = 0; live[i] && k < g->nodes.at[i]->n_in; k++)
+            f.feeds[g->nodes.at[i]->in[k]->id] |= f.feeds[i] || takes_narrow(g->nodes.at[i], k);
     return f;
 }
 
@@ -199,7 +205,8 @@ static bool *rounded_carries(const Precision *p, const Node *loop)
     bool *carry = NEW_ARRAY(p->cx->scratch, bool, l->n_carry + 1);
     for (int k = 0; k < l->n_carry; k++) {
         const Node *arg = l->body->args.at[k];
-        carry[k] = is_tensor(arg) && (f.operand[arg->id] || f.crosses[arg->id]);
+        carry[k] = is_tensor(arg)
+                   && (f.operand[arg->id] || (f.crosses[arg->id] && f.feeds[arg->id]));
     }
     return carry;
 }

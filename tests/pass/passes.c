@@ -1,6 +1,6 @@
 /* passes.c -- runs passes over the graphs of an IR file and prints what comes out.
  *
- * Usage: passes FILE PASS...    passes: simplify fast grad keep expand expand_all
+ * Usage: passes FILE PASS...    passes: simplify fast bf16 f16 grad settle keep expand expand_all
  *        passes --check-rules
  * Messages go to stderr; the exit code is 1 after an error.
  */
@@ -9,10 +9,19 @@
 #include "op/op.h"
 #include "pass/pass.h"
 
+static Graph *round_to(Graph *g, DType narrow)
+{
+    g->program->narrow = narrow;
+    return pass_precision(g, narrow);
+}
+
 static Graph *run_pass(Graph *g, const char *name)
 {
     return !strcmp(name, "simplify")     ? pass_simplify(g)
            : !strcmp(name, "fast")       ? pass_simplify_fast(g)
+           : !strcmp(name, "bf16")       ? round_to(g, DT_BF16)
+           : !strcmp(name, "f16")        ? round_to(g, DT_F16)
+           : !strcmp(name, "settle")     ? pass_settle(g)
            : !strcmp(name, "grad")       ? pass_grad(g)
            : !strcmp(name, "keep")       ? pass_keep(g)
            : !strcmp(name, "expand")     ? pass_expand(g, false)
