@@ -12,31 +12,31 @@ typedef enum { DEPS_NONE, DEPS_ONLY, DEPS_BESIDE } DepsKind;
 typedef VEC(const char *) TextList;
 
 typedef struct {
-    const char *input;  /* a path, or "-" */
-    const char *output; /* -o, or NULL */
-    int emit;           /* EmitKind */
-    bool emit_set;
-    bool ir;       /* the input is IR text */
-    int precision; /* Precision */
-    bool trace;
-    int level;        /* -O */
-    bool unoptimised; /* -O0 */
-    VEC(Define) defines;
-    TextList include_dirs;
-    TextList dump_after, skip, only;
+    const char *input;               /* a path, or "-" */
+    const char *output;              /* -o, or NULL */
+    int emit;                        /* EmitKind */
+    bool emit_set;                   /* --emit was given */
+    bool ir;                         /* the input is IR text */
+    int precision;                   /* Precision */
+    bool trace;                      /* --trace */
+    int level;                       /* -O */
+    bool unoptimised;                /* -O0 */
+    VEC(Define) defines;             /* -D */
+    TextList include_dirs;           /* -I */
+    TextList dump_after, skip, only; /* names of passes, as the next one */
     const char *stop_after;
     bool list_ops, list_passes, check_rules, time_passes, help, version;
-    const char *cc, *cflags, *march; /* of the C compiler */
-    long error_limit;
-    int colour; /* -1 auto, 0 never, 1 always */
-    int deps;   /* DepsKind */
-    const char *deps_file, *deps_target;
-    bool deps_phony;
-    const char *command; /* what matters of the command line, for the file */
+    const char *cc, *cflags, *march;     /* of the C compiler */
+    long error_limit;                    /* 0 = none */
+    int colour;                          /* -1 auto, 0 never, 1 always */
+    int deps;                            /* DepsKind */
+    const char *deps_file, *deps_target; /* -MF, -MT; or NULL */
+    bool deps_phony;                     /* -MP */
+    const char *command;                 /* what matters of the command line, for the file */
 } Options;
 
 /* False after a usage error, which is printed to stderr. */
 bool options_parse(Context *cx, int argc, char **argv, Options *opt);
-void options_help(FILE *out);
+void options_help(FILE *out); /* --help */
 
 #endif

@@ -10,8 +10,8 @@
 
 typedef struct {
     const char *command; /* "gradcc --emit=c models/tiny.model" */
-    const char *version;
-    bool trace; /* a line about each value, after each step */
+    const char *version; /* of gradcc */
+    bool trace;          /* a line about each value, after each step */
 } EmitOptions;
 
 /* A language that programs are emitted in. The pipeline calls through it. */
@@ -20,6 +20,7 @@ typedef struct {
     /* What it needs from the plan besides, as more arguments of kernels: room for the partial sums
        of kernels that sum over rows beside other work. Runs between fuse and order. */
     void (*workspace)(KernelProgram *kp);
+    /* The whole file. */
     void (*emit)(Text *out, KernelProgram *kp, const EmitOptions *opt);
 } Target;
 

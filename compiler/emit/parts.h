@@ -13,8 +13,8 @@ enum { COLUMNS = 100, INDENT = 4 };
 /* A scope of identifiers: what is taken in it or around it gets another name. */
 typedef struct Names Names;
 struct Names {
-    const Names *outer;
-    Map *taken; /* interned name -> itself */
+    const Names *outer; /* around it, or NULL */
+    Map *taken;         /* interned name -> itself */
 };
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     KernelProgram *kp;
     Program *p;
     const EmitOptions *opt;
-    Text *out;
+    Text *out;                    /* the file so far */
     const char *model;            /* identifier of the model */
     const char *real, *suffix;    /* "float", "f32" */
     Names *file;                  /* identifiers of the whole file */
@@ -30,18 +30,18 @@ typedef struct {
     const char **param, **group;  /* P_ names by index */
     const char **slot;            /* S_ names by mean slot */
     const char **input, **output; /* names of the pointers */
-    const char **metric;
-    Map *kernel_name;   /* Kernel -> "k3_x" */
-    Map *kernel_undone; /* backward Kernel -> its first Step */
-    Map *field;         /* arena Buffer -> its name in the plan struct */
-    Map *call_dims;     /* Kernel -> KernelHead */
-    Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
+    const char **metric;          /* identifiers by index */
+    Map *kernel_name;             /* Kernel -> "k3_x" */
+    Map *kernel_undone;           /* backward Kernel -> its first Step */
+    Map *field;                   /* arena Buffer -> its name in the plan struct */
+    Map *call_dims;               /* Kernel -> KernelHead */
+    Map *loops; /* Step of a loop -> LoopFunction, for its twin in another routine */
 } Emitter;
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
 
 const char *emit_format(Emitter *e, const char *fmt, ...) PRINTF_LIKE(2, 3); /* in scratch */
-Names *names_new(Emitter *e, const Names *outer);
+Names *names_new(Emitter *e, const Names *outer);                            /* an empty scope */
 /* An identifier made from what is wanted: reserved words get a trailing underscore, taken names a
    number. The result is taken in n. */
 const char *names_take(Emitter *e, Names *n, const char *want);
@@ -64,6 +64,7 @@ void emit_call(Text *t, int indent, const char *head, const char *const *arg, in
 void emit_statement(Text *t, int indent, const char *s);
 /* Prose, broken at spaces; each line begins with `first` or `later`. */
 void emit_prose(Text *t, const char *first, const char *later, const char *s);
+/* The line above a section. */
 void emit_banner(Emitter *e, int number, const char *title);
 /* Comments of consecutive lines, aligned: left \t comment. Lines without a tab are left alone. */
 void emit_aligned(Text *t, const char *lines, size_t least);
@@ -93,42 +94,42 @@ typedef enum { FLAG_ADD, FLAG_LATER, FLAG_ADD_LATER, N_FLAGS } Flag;
 typedef struct {
     int *order; /* pointer arguments as printed */
     int n_args;
-    bool *seed; /* by slot */
-    bool iter[DEPTH_MAX], key, sample, flag[N_FLAGS];
-    bool *dim; /* by symbol id */
+    bool *seed;                                       /* by slot */
+    bool iter[DEPTH_MAX], key, sample, flag[N_FLAGS]; /* iterations and values of the step */
+    bool *dim;                                        /* by symbol id */
 } KernelHead;
 
-typedef struct {
+typedef struct { /* a kernel's function under construction */
     Emitter *e;
     Kernel *k;
-    Names *names;
-    const char **arg; /* C names of the pointers */
-    const char *iter[DEPTH_MAX];
-    KernelHead *head;
+    Names *names;                /* of the function */
+    const char **arg;            /* C names of the pointers */
+    const char *iter[DEPTH_MAX]; /* C names of the iterations */
+    KernelHead *head;            /* what the body has used so far */
     DimScope dims;
     Text body;
 } KernelWriter;
 
 void c_link_kernels(Emitter *e); /* c_kernel.c: what backward kernels undo */
-const char *c_kernel_lines(Emitter *e, const Kernel *k);
-void c_kernel(Emitter *e, Kernel *k);
-void c_map(KernelWriter *w);                /* c_map.c: loops */
-bool c_map_needs_partials(const Kernel *k); /* sums over rows beside other work */
-void c_call(KernelWriter *w);               /* c_call.c: runtime calls, scatter */
-const char *c_type(const Emitter *e, DType t);
+const char *c_kernel_lines(Emitter *e, const Kernel *k); /* "tiny.model:8, 9" */
+void c_kernel(Emitter *e, Kernel *k);                    /* comment and function */
+void c_map(KernelWriter *w);                             /* c_map.c: loops */
+bool c_map_needs_partials(const Kernel *k);              /* sums over rows beside other work */
+void c_call(KernelWriter *w);                            /* c_call.c: runtime calls, scatter */
+const char *c_type(const Emitter *e, DType t);           /* of elements */
 /* The condition under which an addition happens, or NULL where it always or never does. */
 const char *c_flag(KernelWriter *w, AddKind add);
 
 /* ---- sections ------------------------------------------------------------------------------- */
 
-void c_name_all(Emitter *e); /* c_head.c */
-void c_head(Emitter *e);
-void c_dimensions(Emitter *e); /* section 1 */
-const Dim *c_count_parameters(Emitter *e);
-const char *c_training_dims(Emitter *e); /* "B = 32, T = 128" */
-void c_parameters(Emitter *e);           /* c_params.c: section 2 */
-void c_memory(Emitter *e);               /* c_memory.c: section 3 */
-void c_forward(Emitter *e);              /* c_step.c: sections 5 and 6 */
+void c_name_all(Emitter *e);               /* c_head.c: identifiers of the whole file */
+void c_head(Emitter *e);                   /* the comment at the top */
+void c_dimensions(Emitter *e);             /* section 1 */
+const Dim *c_count_parameters(Emitter *e); /* elements of the flat buffer */
+const char *c_training_dims(Emitter *e);   /* "B = 32, T = 128" */
+void c_parameters(Emitter *e);             /* c_params.c: section 2 */
+void c_memory(Emitter *e);                 /* c_memory.c: section 3 */
+void c_forward(Emitter *e);                /* c_step.c: sections 5 and 6 */
 void c_backward(Emitter *e);
 void c_step(Emitter *e);  /* c_update.c: section 7 */
 void c_table(Emitter *e); /* c_table.c: section 8 */
@@ -136,16 +137,17 @@ void c_table(Emitter *e); /* c_table.c: section 8 */
 /* Names of what a routine is called in the file: "Plan", "chargpt_plan", "chargpt_forward". */
 const char *routine_plan_type(Emitter *e, const Routine *r);
 const char *routine_plan_function(Emitter *e, const Routine *r);
-bool routine_has_arena(const Routine *r);
+bool routine_has_arena(const Routine *r);                /* does any buffer lie in it? */
 const char *plan_field(Emitter *e, const Buffer *b);     /* its name in the plan struct */
 const char *c_buffer_shape(Emitter *e, const Buffer *b); /* "[B,T,C]", "[RT_CHUNKS,4*C]" */
 
 /* Which values of a step a function needs. */
 typedef struct {
-    bool p, p16, d_p, arena, s, n;
-    bool sums; /* writes to s->sum or s->count */
-    bool *input, *output;
+    bool p, p16, d_p, arena, s, n; /* of RtRun; RtStep; Dims */
+    bool sums;                     /* writes to s->sum or s->count */
+    bool *input, *output;          /* by index */
 } FunctionHead;
+/* Of the function that does a part of r: "forward", "backward", "evaluate". */
 FunctionHead *function_head(Emitter *e, const Routine *r, const char *part);
 /* The arguments of a call from the step: run->p and so on. */
 void function_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part);
@@ -166,17 +168,17 @@ typedef enum {
     PREC_PRIMARY,
 } Prec;
 
-typedef struct {
+typedef struct { /* an expression */
     const char *text;
-    Prec prec;
+    Prec prec;         /* of its outermost operator */
     bool number;       /* a literal: text of it as a whole number: */
     const char *whole; /* "2" for 2.0f, or NULL */
 } Code;
 
 Code code_plain(const char *text); /* a name, a call, an element */
 Code code_literal(Emitter *e, double v, DType t);
-Code code_point(Emitter *e, Op op, const Code *in, int n);
-Code code_cast(Emitter *e, Code a, DType from, DType to);
+Code code_point(Emitter *e, Op op, const Code *in, int n); /* the op's row over in[] */
+Code code_cast(Emitter *e, Code a, DType from, DType to);  /* a itself if they are one */
 const char *code_at_least(Emitter *e, Code a, Prec least); /* in parentheses if weaker */
 
 #endif

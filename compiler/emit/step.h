@@ -4,22 +4,22 @@
 
 #include "emit/parts.h"
 
-typedef struct {
+typedef struct { /* a call and what is said of it */
     const char *left, *comment;
     const char *heading; /* lines of the model above it, or NULL */
-} Row;                   /* a call and what is said of it */
+} Row;
 
 /* A function under construction: the steps of a routine, or of the body of a loop. */
 typedef struct Function Function;
 struct Function {
     Emitter *e;
-    const Routine *r;
-    const char *part; /* "forward", "backward", "evaluate", ... */
-    int depth;        /* enclosing loops */
-    const Loop *loop[DEPTH_MAX];
-    const char *var[DEPTH_MAX];
-    FunctionHead *head; /* what it needs */
-    Names *names;
+    const Routine *r;            /* whose steps they are */
+    const char *part;            /* "forward", "backward", "evaluate", ... */
+    int depth;                   /* enclosing loops */
+    const Loop *loop[DEPTH_MAX]; /* these */
+    const char *var[DEPTH_MAX];  /* their variables */
+    FunctionHead *head;          /* what it needs */
+    Names *names;                /* of the function */
     DimScope dims;
     Map *local; /* Buffer -> name of its pointer */
     /* Buffer -> itself, where the pointer stands at the start: calls add the iterations */
@@ -34,7 +34,8 @@ bool loop_is_wide(const Function *f, int depth); /* its variable is ptrdiff_t */
 void operands_declare(Function *f, const Steps *steps, bool backward);
 /* What an operand is in one iteration: without the axes that its loops run along. */
 const Type *operand_type(Function *f, const Operand *o);
-const char *operand_text(Function *f, const Operand *o);
-const char *c_param_start(Emitter *e, int index); /* c_params.c */
+const char *operand_text(Function *f, const Operand *o); /* as an argument of a call */
+/* c_params.c: the first element of a parameter in the flat buffer. */
+const char *c_param_start(Emitter *e, int index);
 
 #endif

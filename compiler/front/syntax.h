@@ -8,16 +8,16 @@
 
 #include "front/ast.h"
 
-typedef struct {
+typedef struct { /* one of ( [ { that is not closed yet */
     char open;
     Span at;
-} Bracket; /* one of ( [ { that is not closed yet */
+} Bracket;
 
-typedef struct {
+typedef struct { /* real is always set */
     bool is_whole;
     int64_t whole;
     double real;
-} Number; /* real is always set */
+} Number;
 
 /* What the reader needs to know of a token; its text is in the source. */
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
     Context *cx;
-    int file;
+    int file; /* number of the source */
     const Source *source;
     void *scanner;         /* flex */
     uint32_t offset;       /* where the next token begins */
@@ -42,7 +42,7 @@ typedef struct {
     bool recovering;       /* skip to the end of the statement */
     bool stopped;          /* nothing more is read or reported */
     bool brace_reported;   /* a missing } has been told */
-    Ast *program;
+    Ast *program;          /* the result; NULL: there is none */
 } Parser;
 
 /* ---- front/syntax.c ------------------------------------------------------------------------ */
@@ -58,13 +58,14 @@ void syntax_recover(Parser *p);              /* skip to the end of the statement
 
 /* An error inside a token: reported, unless the rest of a line is being skipped; the caller returns
    the error token. */
-void syntax_bad_string(Parser *p, Span at); /* without an end */
-void syntax_bad_character(Parser *p, Span at);
-void syntax_bad_number(Parser *p, Span at); /* 12abc */
-void syntax_bad_point(Parser *p, Span at);  /* 1. and .5 */
-void syntax_bad_sign(Parser *p, Span at);   /* signs of other languages */
+void syntax_bad_string(Parser *p, Span at);    /* without an end */
+void syntax_bad_character(Parser *p, Span at); /* that begins no token */
+void syntax_bad_number(Parser *p, Span at);    /* 12abc */
+void syntax_bad_point(Parser *p, Span at);     /* 1. and .5 */
+void syntax_bad_sign(Parser *p, Span at);      /* signs of other languages */
 /* The text of a string between its quotes, escapes resolved; NULL after a reported error. */
 const char *syntax_string(Parser *p, Span at, const char *s, size_t len);
+/* A number; false after an error: it is too large. */
 bool syntax_whole(Parser *p, Span at, const char *s, int64_t *value);
 bool syntax_real(Parser *p, Span at, const char *s, double *value);
 

@@ -83,8 +83,7 @@ const char *dtype_name(DType t); /* bool i32 f32 f64 */
 bool dtype_is_real(DType t);
 int dtype_bytes(DType t); /* bool: 1 */
 
-typedef struct Type { /* interned; the meaning is compared with
-                                                   type_same                                 */
+typedef struct Type { /* interned; the meaning is compared with type_same */
     DType dtype;
     int rank;
     const Dim *dim[RANK_MAX];

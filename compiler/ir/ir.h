@@ -62,12 +62,12 @@ typedef struct {  /* all zero unless the op uses the field */
 struct Loop {
     /* the layer's ("block") or "scan"; names the emitted function */
     const char *name;
-    const char *var;   /* loop variable of the source ("i"), or NULL */
-    const char *stack; /* the stack iterated over ("h"), or NULL */
-    const Dim *trip;
-    bool reverse;
-    int n_carry, n_slice, n_shared, n_stack;
-    Graph *body;
+    const char *var;                         /* loop variable of the source ("i"), or NULL */
+    const char *stack;                       /* the stack iterated over ("h"), or NULL */
+    const Dim *trip;                         /* iterations */
+    bool reverse;                            /* from the last to the first */
+    int n_carry, n_slice, n_shared, n_stack; /* of each kind of input, and stacked results */
+    Graph *body;                             /* of one iteration */
 };
 
 /* ---- nodes --------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ struct Node {
     int id; /* dense within its graph */
     Graph *graph;
     int n_in, n_out;
-    Node **in;
+    Node **in;          /* operands */
     const Type **types; /* n_out of them */
     const Type *type;   /* types[0] */
     Attr attr;
@@ -98,8 +98,8 @@ typedef enum {
 
 typedef struct {
     SinkKind kind;
-    int index;
-    Node *node;
+    int index;  /* see SinkKind */
+    Node *node; /* whose value goes there */
 } Sink;
 
 struct Graph {
@@ -121,7 +121,7 @@ Node *ir_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, Span
    SLICE PAD CAST SCATTER. */
 Node *ir_typed(Graph *g, Op op, const Type *type, int n_in, Node *const *in, const Attr *attr,
                Span at);
-void ir_sink(Graph *g, SinkKind kind, int index, Node *n);
+void ir_sink(Graph *g, SinkKind kind, int index, Node *n); /* one more */
 Node *ir_named(Node *n, const char *name); /* sets the hint if it has none; returns n */
 
 /* Conveniences, each one node. `at` is the span. */
@@ -140,8 +140,8 @@ Node *ir_reshape(Graph *g, Node *a, int rank, const Dim *const *dim, Span at); /
 Node *ir_transpose(Graph *g, Node *a, const int *axes, Span at);
 Node *ir_broadcast(Graph *g, Node *a, int rank, const Dim *const *dim, const int *axes, Span at);
 Node *ir_slice(Graph *g, Node *a, const Dim *const *lo, const Dim *const *size, Span at);
+/* size: of the result. */
 Node *ir_pad(Graph *g, Node *a, const Dim *const *before, const Dim *const *size, Span at);
-/* size of the result */
 Node *ir_concat(Graph *g, int n, Node *const *in, int axis, Span at);
 Node *ir_gather(Graph *g, Node *table, Node *ids, Span at); /* rows: table[ids] */
 Node *ir_scatter(Graph *g, Node *ids, Node *rows, const Dim *n_rows, Span at); /* adds into zeros */
@@ -186,7 +186,7 @@ const char *ir_check(Graph *g, Stage stage);
 
 /* ---- eval.c: the slow, obvious evaluator, in double ----------------------------------------- */
 
-typedef struct Tensor {
+typedef struct Tensor { /* dense, row-major; whole numbers and truth values as doubles too */
     int rank;
     int64_t dim[RANK_MAX];
     int64_t elems;
@@ -202,6 +202,7 @@ typedef struct {
     int64_t sample_base;         /* global index of the first sample */
 } EvalEnv;
 
+/* Zeros; dims: values by symbol id. */
 Tensor tensor_new(Arena *a, const Type *t, const int64_t *dims);
 /* Values of all sinks of g, in order, allocated in a. */
 Tensor *ir_eval(Arena *a, Graph *g, const EvalEnv *env);

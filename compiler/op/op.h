@@ -34,10 +34,10 @@ typedef enum {
 /* Adjoints of n's inputs given the adjoints of its results (d_out[k] NULL = zero): fills d_in[k]
    (NULL = none). `value(n)` of a forward node is the node itself. Built into g. */
 typedef struct {
-    Graph *g;
-    const Node *n;
+    Graph *g;      /* where adjoints are built */
+    const Node *n; /* being undone */
     Node *const *in, *const *out, *const *d_out;
-    Span at;
+    Span at; /* for what is made */
 } Adjoint;
 typedef void (*TransposeFn)(const Adjoint *a, Node **d_in);
 
@@ -64,11 +64,11 @@ typedef struct {
     const char *partial[3]; /* PARTIALS */
     TransposeFn transpose;  /* LINEAR, CUSTOM */
     const char *why;        /* ZERO, NONE */
-    EvalFn eval;
-    ExpandFn expand;      /* or NULL */
-    const char *c, *cuda; /* expression over $0.. for pointwise ops */
-    int cost;             /* 0 free, 1 cheap (add, mul), 8 dear (exp, div, tanh) */
-    const char *meaning;
+    EvalFn eval;            /* the reference */
+    ExpandFn expand;        /* or NULL */
+    const char *c, *cuda;   /* expression over $0.. for pointwise ops */
+    int cost;               /* 0 free, 1 cheap (add, mul), 8 dear (exp, div, tanh) */
+    const char *meaning;    /* in words */
 } OpRow;
 
 extern const OpRow op_table[OP_COUNT];

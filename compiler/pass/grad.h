@@ -23,15 +23,15 @@ struct Flow {
     Flow **inner;  /* by node id: flow of the body of a LOOP, else NULL */
 };
 
-Flow *flow_new(Context *cx, Graph *g);
-void flow_solve(Flow *f); /* source and wanted -> depends and reaches */
+Flow *flow_new(Context *cx, Graph *g); /* nothing is wanted yet */
+void flow_solve(Flow *f);              /* source and wanted -> depends and reaches */
 bool flow_active(const Flow *f, const Node *n, int k); /* has result k an adjoint? */
 int flow_report(Context *cx, const Flow *f);     /* reports ops without a derivative; how many */
 Node *flow_result(const Graph *body, int index); /* the node of SINK_RESULT index */
 
 /* ---- grad.c: one graph backwards ------------------------------------------------------------ */
 
-typedef VEC(Node *) Terms;
+typedef VEC(Node *) Terms; /* whose sum is an adjoint */
 
 /* An argument of a backward body and where the loop around it gets the value. */
 typedef enum {
@@ -44,17 +44,17 @@ typedef enum {
 typedef struct {
     ArgKind kind;
     FromKind from;
-    int index;
-    Node *arg;
+    int index; /* see FromKind */
+    Node *arg; /* in the body */
 } BodyArg;
 typedef VEC(BodyArg) BodyArgs;
 
 /* How a loop is undone: the forward loop that also saves, and the loop that goes back. */
 typedef struct {
-    Loop *forward, *backward;
-    Node *loop;  /* the forward loop in fwd */
-    BodyArgs in; /* of the backward loop, in the order of its inputs, without iter */
-    int n_out;
+    Loop *forward, *backward; /* being made */
+    Node *loop;               /* the forward loop in fwd */
+    BodyArgs in;              /* of the backward loop, in the order of its inputs, without iter */
+    int n_out;                /* results of the backward loop */
     int *target; /* by result of the backward loop: the forward input it is adjoint of */
 } LoopUndo;
 
@@ -75,6 +75,7 @@ typedef struct {
     Node *iter;        /* ARG_ITER of bwd */
 } Sweep;
 
+/* No terms yet; flow is solved. */
 Sweep *sweep_new(Context *cx, Flow *flow, Graph *fwd, Graph *bwd);
 /* Copies from into fwd; its loops learn to save. */
 void sweep_forward(Sweep *s);
@@ -86,12 +87,12 @@ void sweep_add(Sweep *s, const Node *value, Node *d);
 Node *sweep_adjoint(Sweep *s, const Node *n, int k);
 /* Provenance of the nodes of bwd from number first on. */
 void grad_mark(Sweep *s, int first, const Node *undone);
-Node *grad_zeros(Graph *g, const Type *t, Span at);
+Node *grad_zeros(Graph *g, const Type *t, Span at); /* a value of type t that is 0 */
 
 /* ---- grad_loop.c ---------------------------------------------------------------------------- */
 
 LoopUndo *loop_undo_new(Sweep *s, const Node *loop); /* NULL when nothing in it has an adjoint */
-void loop_undo_apply(Sweep *s, const Node *loop);
-Node *loop_import(Sweep *s, Node *forward); /* a node of fwd as a node of bwd */
+void loop_undo_apply(Sweep *s, const Node *loop);    /* makes the backward loop; adds its terms */
+Node *loop_import(Sweep *s, Node *forward);          /* a node of fwd as a node of bwd */
 
 #endif

@@ -15,9 +15,9 @@ typedef struct Cut Cut;
 
 Cut *cut_new(Arena *a, int n_nodes);
 void cut_weight(Cut *c, int node, int64_t weight); /* what it costs to have it in the set */
-void cut_edge(Cut *c, int from, int to);
-void cut_source(Cut *c, int node);
-void cut_sink(Cut *c, int node);
+void cut_edge(Cut *c, int from, int to);           /* one of the ways to cut */
+void cut_source(Cut *c, int node);                 /* ways begin here */
+void cut_sink(Cut *c, int node);                   /* and end here */
 /* Which nodes are in the set; of several cheapest sets the one nearest to the sink. */
 bool *cut_solve(Cut *c);
 
@@ -30,7 +30,7 @@ typedef struct {
 
 /* What the loop `to` has of the loop `from`, whose stacks it slices. */
 typedef struct {
-    Node *from, *to;
+    Node *from, *to;        /* LOOPs */
     const KeepBridge *over; /* they stand in the bodies of these; NULL: in one graph */
     bool *needed;           /* by id in from's body: `to` slices the stack of this value */
     bool *saved;            /* by id: the value is stacked from now on */
@@ -50,8 +50,8 @@ Node *keep_sliced(const KeepBridge *over, const Node *from, const Node *to, int 
 
 typedef struct {
     ArgKind kind;
-    Node *outer;
-    Node *arg;
+    Node *outer; /* the loop's input for it */
+    Node *arg;   /* in the body */
     const Type *type;
     const char *name;
 } NewArg;
@@ -70,7 +70,7 @@ struct Rebuild {
     NewArgs args;  /* of the body being made */
     /* A copy of a node of the first graph as a node of `to`; NULL: it is one. */
     Node *(*carry_over)(Rebuild *r, Node *n);
-    void *user;
+    void *user; /* of carry_over */
 };
 
 Rebuild *rebuild_new(Context *cx, KeepPlans *plans, Graph *to, int n_first, int n_second);

@@ -15,10 +15,10 @@
 typedef enum { RULE_EXACT, RULE_SIGN, RULE_NEAR, RULE_FAST } RuleKind;
 typedef enum { PAT_OP, PAT_NAME, PAT_NUMBER } PatternKind;
 
-typedef struct Pattern Pattern;
+typedef struct Pattern Pattern; /* one side of a rule, as a tree */
 struct Pattern {
     PatternKind kind;
-    Op op; /* PAT_OP */
+    Op op; /* PAT_OP, with the next two */
     int n_in;
     Pattern *in[3];
     char name;     /* PAT_NAME: x y z anything, c d truth, k l constant */
@@ -27,7 +27,7 @@ struct Pattern {
 
 typedef struct {
     Pattern *from, *to;
-    const char *from_text, *to_text;
+    const char *from_text, *to_text; /* the same as written */
     RuleKind kind;
 } Rule;
 
@@ -38,7 +38,7 @@ typedef struct {
     int *by_op[OP_COUNT];
 } Rules;
 
-Rules *rules_read(Context *cx);
+Rules *rules_read(Context *cx); /* rules.def; a mistake in it is a bug() */
 
 /* ---- simplify.c ----------------------------------------------------------------------------- */
 
