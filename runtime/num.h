@@ -220,7 +220,7 @@ static inline float rt_sigmoid_f32(float x)
 static inline float rt_turn_f32(float x, uint32_t *quarter)
 {
     static const uint32_t inverse[10] = {
-        /* 0., 1 / (2 pi) in binary                      */
+        /* 0., 1 / (2 pi) in binary */
         0x00000000u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u,
         0x36d8a566u, 0x4f10e410u, 0x7f9458eau, 0xf7aef158u, 0x6dc91b8eu,
     };

@@ -34,7 +34,7 @@ struct Buffer {
     DType dtype;      /* of its elements */
     const Type *type; /* dense row-major; stacks: trip count in front */
     const Node *node; /* whose value it holds */
-    /* order.c; positions count steps of the routine in execution order, a loop's body once     */
+    /* order.c; positions count steps of the routine in execution order, a loop's body once */
     int first, last; /* live from start of first to end of last */
     /* plan.c, ARENA only */
     Buffer *over;          /* shares the place of this buffer, or NULL */
