@@ -414,6 +414,8 @@ static bool call_accepts(Scope *s, const Node *n, const Dest *d)
     const Node *call = n->op == OP_RESULT ? n->in[0] : n;
     View merged;
     int r = v->rank;
+    if (narrow_is(s->f, n) && v->buffer->dtype != s->f->p->narrow)
+        return false; /* rounding is by the format of the place */
     if (call->op == OP_SCATTER) {
         const Dim *dim[2] = { n->type->dim[0], dim_product(s->f, r - 1, n->type->dim + 1) };
         const Type *t = type_of(s->f->ds, n->type->dtype, 2, dim);

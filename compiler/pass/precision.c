@@ -13,8 +13,8 @@
  * Rounded are: operands of products, attention and tables of rows; results of products and of
  * attention, with their bias; and values that live across one of these, because they lie in memory
  * meanwhile. Of these, not what is a number per row (a reduction and what is made of such), which
- * is small and needs its digits. A carried value of a loop is rounded if it is used so in the body and products
- * are made of it: the state of a network, not a running sum.
+ * is small and needs its digits. A carried value of a loop is rounded if it is used so in the body
+ * and products are made of it: the state of a network, not a running sum.
  *
  * The idea: rounding is part of the forward program, before grad; so training, evaluation and
  * outputs compute the same values, and the adjoint of a rounded value is rounded likewise

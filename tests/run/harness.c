@@ -141,6 +141,17 @@ static ptrdiff_t param_elems(const RtParam *p)
     return n;
 }
 
+/* The 16-bit copy of the parameters that precision = bf16 and fp16 read. */
+static void *make_copy16(const RtModel *m, const Real *p)
+{
+    if (m->compute != RT_BF16 && m->compute != RT_F16)
+        return NULL;
+    uint16_t *copy = malloc(((size_t)m->n_elems + 1) * sizeof *copy);
+    for (ptrdiff_t k = 0; k < m->n_elems; k++)
+        copy[k] = m->compute == RT_BF16 ? rt_to_bf16((float)p[k]) : rt_to_f16((float)p[k]);
+    return copy;
+}
+
 /* ---- the comparison ------------------------------------------------------------------------ */
 
 typedef struct {
@@ -256,6 +267,7 @@ int main(int argc, char **argv)
             ((Real *)run.p)[flat_place(&m->params[i], k)] = (Real)value_param(
                 i, m->params[i].role == RT_STATE, (uint64_t)k);
     make_inputs(m);
+    run.p16 = make_copy16(m, run.p);
     run_step(m, &run, &train);
     run_others(m, &run, &eval, outputs);
     compare_all(m, f, &run, &train, &eval, outputs);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Emitted C against the evaluator: sums, counts, gradients and outputs of each model, over two
-# micro-steps, in fp64 and fp32, optimised and not. Also every complete example of LANGUAGE.md.
+# micro-steps, in fp64, fp32, bf16 and fp16, optimised and not. Also every complete example of LANGUAGE.md.
 # A model may begin with `# dims: T=4 B=2`. Usage: run.sh [MODEL ...]
 set -u
 cd "$(dirname "$0")"
@@ -55,6 +55,9 @@ check() {
         fp64)    try "$file" "$name" fp64 "--precision=fp64" double 1e-11 "$dims" ;;
         fp64-O0) try "$file" "$name" fp64-O0 "--precision=fp64 -O0" double 1e-11 "$dims" ;;
         fp32)    try "$file" "$name" fp32 "" float 2e-5 "$dims" ;;
+        bf16)    try "$file" "$name" bf16 "--precision=bf16" float 3e-2 "$dims" ;;
+        bf16-O0) try "$file" "$name" bf16-O0 "--precision=bf16 -O0" float 3e-2 "$dims" ;;
+        fp16)    try "$file" "$name" fp16 "--precision=fp16" float 4e-3 "$dims" ;;
         esac
     done
 }
@@ -65,11 +68,11 @@ both() {                                        # two at a time
 }
 
 if [ $# -gt 0 ]; then
-    for file in "$@"; do check "$file" "$(basename "$file" .model)" "fp64 fp64-O0 fp32"; done
+    for file in "$@"; do check "$file" "$(basename "$file" .model)" "fp64 fp64-O0 fp32 bf16 bf16-O0 fp16"; done
     exit
 fi
 export OMP_NUM_THREADS=1
-for file in *.model; do both "$file" "${file%.model}" "fp64 fp64-O0 fp32"; done
+for file in *.model; do both "$file" "${file%.model}" "fp64 fp64-O0 fp32 bf16 bf16-O0 fp16"; done
 
 # The examples of the reference that are whole programs.
 awk -v dir="$work" '
