@@ -96,6 +96,20 @@ uint64_t rt_permute(uint64_t i, uint64_t n, uint64_t key); /* bijection on 0..n-
 /* The code point at s; *length 0 where the bytes are no UTF-8. */
 int32_t rt_utf8_decode(const uint8_t *s, size_t left, int *length);
 
+/* ---- cpu/products.c: how products of bf16 operands are computed ------------------------------ */
+
+typedef enum {
+    RT_PRODUCTS_UNSET,
+    RT_PRODUCTS_NATIVE, /* by the processor's instructions for them */
+    RT_PRODUCTS_UNPACK, /* in fp32, operands converted block by block */
+} RtProducts;
+
+/* For the rest of the process: RT_MATMUL_BF16=native|unpack, or stored (of a checkpoint), or what a
+   short measurement says. */
+RtProducts rt_products_choose(RtProducts stored);
+RtProducts rt_products_now(void); /* never unset */
+bool rt_products_are_native(void);
+
 /* ---- checkpoint ----------------------------------------------------------------------------- */
 
 typedef struct {                       /* what a checkpoint holds besides tensors */
@@ -105,6 +119,7 @@ typedef struct {                       /* what a checkpoint holds besides tensor
     double best_val;                   /* NAN = none yet */
     const char *vocab;                 /* JSON array or NULL */
     const char *config;                /* JSON object: resolved settings */
+    RtProducts products;               /* how those of bf16 operands were computed */
 } RtCheckpoint;
 
 typedef struct {      /* of the optimizer: flat, as the parameters */
@@ -141,21 +156,11 @@ const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_
 ptrdiff_t rt_params_count(const RtModel *m, bool trained_only); /* elements in all */
 void rt_params_init(const RtModel *m, uint64_t seed, void *p);  /* keyed by logical name */
 void rt_params_print(const RtModel *m, FILE *to);               /* the table */
-uint64_t rt_hash_text(const char *text); /* 64-bit FNV-1a: streams of names */
-size_t rt_real_bytes(const RtModel *m);  /* 4 or 8 */
-
-/* ---- cpu/products.c: how products of bf16 operands are computed ------------------------------ */
-
-typedef enum {
-    RT_PRODUCTS_UNSET,
-    RT_PRODUCTS_NATIVE, /* by the processor's instructions for them */
-    RT_PRODUCTS_UNPACK, /* in fp32, operands converted block by block */
-} RtProducts;
-
-/* For the rest of the process: RT_MATMUL_BF16=native|unpack, or stored (of a checkpoint), or what a
-   short measurement says. */
-RtProducts rt_products_choose(RtProducts stored);
-bool rt_products_are_native(void);
+uint64_t rt_hash_text(const char *text);           /* 64-bit FNV-1a: streams of names */
+size_t rt_real_bytes(const RtModel *m);            /* 4 or 8 */
+const char *rt_precision(const RtModel *m);        /* "fp64", "fp32", "bf16", "fp16" */
+size_t rt_params_copy_bytes(const RtModel *m);     /* of the compute copy in 16 bits; 0 = none */
+void rt_params_copy(RtRun *run);                   /* p16 from p; the optimizer keeps it so */
 const char *rt_products_name(RtProducts products); /* "native", "unpack", "unset" */
 RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
 
@@ -245,7 +250,7 @@ typedef struct {                 /* means of all slots over a data set or update
 } RtMeans;
 
 typedef struct { /* bytes */
-    double params, gradients, state, arena, inputs, outputs, total;
+    double params, copy, gradients, state, arena, inputs, outputs, total;
 } RtMemory;
 
 typedef struct RtState RtState;

@@ -92,7 +92,7 @@ static void add_build(CkText *t, const RtModel *m)
 {
     ck_add(t, " \"build\": {\"compiler\": ");
     ck_add_string(t, __VERSION__);
-    ck_add(t, ", \"isa\": \"%s\", \"real\": \"%s\"},\n",
+    ck_add(t, ", \"isa\": \"%s\", \"real\": \"%s\", \"precision\": \"%s\"},\n",
 #if defined(__AVX512F__)
            "avx512",
 #elif defined(__AVX2__)
@@ -102,7 +102,7 @@ static void add_build(CkText *t, const RtModel *m)
 #else
            "baseline",
 #endif
-           m->real == RT_F64 ? "f64" : "f32");
+           m->real == RT_F64 ? "f64" : "f32", rt_precision(m));
 }
 
 bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkManifest *manifest)
@@ -122,6 +122,8 @@ bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkMa
         ck_add(t, " \"best_val\": %.17g,\n", c->best_val);
     else
         ck_add(t, " \"best_val\": null,\n");
+    if (c->products != RT_PRODUCTS_UNSET)
+        ck_add(t, " \"products\": \"%s\",\n", rt_products_name(c->products));
     add_build(t, m);
     const char *config = c->config ? c->config : "null";
     size_t n = strlen(config);
@@ -235,6 +237,7 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
     manifest->source_crc = (uint32_t)crc;
     snprintf(manifest->model, sizeof manifest->model, "%s", model ? model : "?");
     snprintf(manifest->source, sizeof manifest->source, "%s", source ? source : "?");
+    c->products = rt_products_by_name(json_string_value(json_object_get(root, "products")));
     c->best_val = json_is_number(best) ? json_number_value(best) : (double)NAN;
     c->vocab = value_text(json_object_get(root, "vocab"));
     c->config = value_text(json_object_get(root, "config"));

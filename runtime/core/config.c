@@ -135,7 +135,7 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     put(&j, ",\n  \"source\": ");
     put_text(&j, m->source);
     put(&j, ",\n  \"source_crc32\": \"%08x\"", (unsigned)m->source_crc);
-    put(&j, ",\n  \"precision\": \"%s\"", m->real == RT_F64 ? "fp64" : "fp32");
+    put(&j, ",\n  \"precision\": \"%s\"", rt_precision(m));
     put(&j, ",\n  \"optimizer\": \"%s\"", optimizer_names[o->train.optimizer]);
     put(&j, ",\n  \"schedule\": \"%s\"", schedule_names[o->train.schedule]);
     for (int i = 0; i < rt_n_options; i++)

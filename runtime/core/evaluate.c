@@ -10,6 +10,8 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
         rt_fail(RT_EXIT_USAGE, "%s has no loss and no metric to evaluate", m->name);
     RtCheckpoint c = { .best_val = NAN };
     const char *dir = rt_config_load(m, o, &c);
+    if (m->compute == RT_BF16)
+        (void)rt_products_choose(c.products);
     RtData *data = rt_data_open(m, &o->train, o->dims, c.vocab);
     int64_t left;
     if (rt_run_validates(m, o, data, &left) == 0)

@@ -213,6 +213,8 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
         rt_fail(RT_EXIT_USAGE, "%s cannot generate: %s", m->name, why);
     RtCheckpoint c = { .best_val = NAN };
     const char *dir = rt_config_load(m, o, &c);
+    if (m->compute == RT_BF16)
+        (void)rt_products_choose(c.products);
     rt_memory_check(m, o, RT_USE_OUTPUT);
     RtRun *run = rt_run_create(m, o, NULL, RT_USE_OUTPUT);
     (void)rt_run_load(run, dir, false, &c);

@@ -110,7 +110,7 @@ void rt_help_print(const RtModel *m, const RtOptions *o, FILE *to)
         break;
     }
     fprintf(to, "\n%s, compiled by gradcc from %s: %td parameters, %s\n", m->name, m->source,
-            rt_params_count(m, false), m->real == RT_F64 ? "fp64" : "fp32");
+            rt_params_count(m, false), rt_precision(m));
     print_dims(m, to);
     print_inputs(m, to);
     for (int i = 0; i < m->n_outputs; i++)

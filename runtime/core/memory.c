@@ -15,9 +15,10 @@ static const char *parts_text(const RtMemory *need, Parts *text)
     const struct {
         const char *name;
         double bytes;
-    } parts[] = { { "parameters", need->params }, { "gradient", need->gradients },
-                  { "optimizer", need->state },   { "arena", need->arena },
-                  { "batch", need->inputs },      { "outputs", need->outputs } };
+    } parts[] = { { "parameters", need->params },  { "16-bit copy", need->copy },
+                  { "gradient", need->gradients }, { "optimizer", need->state },
+                  { "arena", need->arena },        { "batch", need->inputs },
+                  { "outputs", need->outputs } };
     char bytes[RT_BYTES_TEXT];
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

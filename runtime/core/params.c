@@ -1,14 +1,22 @@
 /* params.c -- the flat parameter buffer by name: initial values, counts, the printed table.
  *
- * In: the rows of the model table. Out: values in the flat buffer. The one idea: every element is a
- * function of (seed, logical name, element index), so the initial values depend neither on the
- * order of parameters in memory nor on threads or ranks.
+ * In: the rows of the model table. Out: values in the flat buffer, and its copy in 16 bits. The one
+ * idea: every element is a function of (seed, logical name, element index), so the initial values
+ * depend neither on the order of parameters in memory nor on threads or ranks.
  */
 #include "run.h"
 
 size_t rt_real_bytes(const RtModel *m)
 {
     return m->real == RT_F64 ? sizeof(double) : sizeof(float);
+}
+
+const char *rt_precision(const RtModel *m)
+{
+    return m->compute == RT_BF16  ? "bf16"
+           : m->compute == RT_F16 ? "fp16"
+           : m->real == RT_F64    ? "fp64"
+                                  : "fp32";
 }
 
 uint64_t rt_hash_text(const char *text)
@@ -121,6 +129,42 @@ void rt_params_init(const RtModel *m, uint64_t seed, void *p)
             else
                 init_f32((float *)p + rt_param_at(q, k), rt_param_elems(q), q->init, key, stream);
         }
+    }
+}
+
+/* ---- the compute copy ----------------------------------------------------------------------- */
+
+static const char *const products_names[] = { "unset", "native", "unpack" };
+
+const char *rt_products_name(RtProducts products) { return products_names[products]; }
+
+RtProducts rt_products_by_name(const char *name)
+{
+    for (int i = RT_PRODUCTS_NATIVE; name && i <= RT_PRODUCTS_UNPACK; i++)
+        if (strcmp(name, products_names[i]) == 0)
+            return (RtProducts)i;
+    return RT_PRODUCTS_UNSET;
+}
+
+size_t rt_params_copy_bytes(const RtModel *m)
+{
+    const bool half = m->real == RT_F32 && (m->compute == RT_BF16 || m->compute == RT_F16);
+    return half ? (size_t)m->n_elems * sizeof(uint16_t) : 0;
+}
+
+void rt_params_copy(RtRun *run)
+{
+    const float *restrict p = run->p;
+    const ptrdiff_t n = run->p16 ? run->model->n_elems : 0;
+    uint16_t *restrict copy = run->p16;
+    if (run->model->compute == RT_BF16) {
+#pragma omp parallel for simd schedule(static) if (parallel : n > RT_PIECE)
+        for (ptrdiff_t i = 0; i < n; i++)
+            copy[i] = rt_to_bf16(p[i]);
+    } else {
+#pragma omp parallel for simd schedule(static) if (parallel : n > RT_PIECE)
+        for (ptrdiff_t i = 0; i < n; i++)
+            copy[i] = rt_to_f16(p[i]);
     }
 }
 

@@ -63,6 +63,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
     RtMemory at = { 0 };
     const double flat = (double)m->n_elems * (double)rt_real_bytes(m);
     at.params = flat;
+    at.copy = (double)rt_params_copy_bytes(m);
     if (use & RT_USE_TRAIN) {
         at.gradients = flat;
         at.state = flat * rt_optim_states(&o->train);
@@ -73,7 +74,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
                      * (double)input_bytes(m, i);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         at.outputs += (double)output_bytes(m, o->dims, i);
-    at.total = at.params + at.gradients + at.state + at.arena + at.inputs + at.outputs;
+    at.total = at.params + at.copy + at.gradients + at.state + at.arena + at.inputs + at.outputs;
     return at;
 }
 
@@ -90,6 +91,8 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     state->data = data;
     state->best_val = NAN;
     run->p = rt_alloc(flat, "the parameters");
+    if (rt_params_copy_bytes(m) > 0)
+        run->p16 = rt_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
     if (use & RT_USE_TRAIN) {
         run->d_p = rt_alloc(flat, "the gradient");
         state->n_states = rt_optim_states(&o->train);
@@ -129,6 +132,7 @@ void rt_run_free(RtRun *run)
     rt_free(state->v);
     rt_free(run->arena);
     rt_free(run->d_p);
+    rt_free(run->p16);
     rt_free(run->p);
     rt_free(state);
     rt_free(run);
@@ -370,6 +374,7 @@ int rt_run_save(RtRun *run, const char *dir)
         .best_val = state->best_val,
         .vocab = rt_data_vocab(state->data),
         .config = config,
+        .products = run->model->compute == RT_BF16 ? rt_products_now() : RT_PRODUCTS_UNSET,
     };
     const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, state->n_states, &c,
                                           state->opt->train.keep);
@@ -401,6 +406,7 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
                                                     with_state ? state->n_states : 0, c),
                                  c);
     if (dir) {
+        rt_params_copy(run);
         state->step = c->step;
         state->applied = c->applied;
         state->skipped = c->skipped;

@@ -15,9 +15,10 @@ enum { SAVE_FAILURES = 3 }; /* in a row, then the run stops */
 typedef struct {
     const RtModel *m;
     RtOptions *o;
-    const char *dir;   /* run directory, NULL = nothing is written */
-    const char *from;  /* what --resume resolved to, NULL = a fresh run */
-    const char *vocab; /* of the checkpoint */
+    const char *dir;     /* run directory, NULL = nothing is written */
+    const char *from;    /* what --resume resolved to, NULL = a fresh run */
+    const char *vocab;   /* of the checkpoint */
+    RtProducts products; /* of the checkpoint */
     RtData *data;
     RtRun *run;
     RtLog log;
@@ -135,6 +136,7 @@ static void adopt_checkpoint(Train *t)
     rt_config_adopt(t->m, t->o, c.config, stdout);
     t->from = dir;
     t->vocab = c.vocab;
+    t->products = c.products;
 }
 
 /* ---- what a person reads before step 0 ------------------------------------------------------ */
@@ -174,6 +176,29 @@ static void print_settings(const Train *t)
     printf("\n");
 }
 
+/* What has 16 bits and how products of it are computed, which is measured here in a fresh run. */
+static void print_compute(const Train *t)
+{
+    if (rt_params_copy_bytes(t->m) == 0)
+        return;
+    printf("compute  %s beside fp32 parameters, gradients and optimizer; products ",
+           rt_precision(t->m));
+    if (t->m->compute != RT_BF16) {
+        printf("in fp32, unpacked block by block\n");
+        return;
+    }
+    const RtProducts now = rt_products_choose(t->products);
+    printf("%s (%s)\n",
+           now == RT_PRODUCTS_NATIVE ? "by the processor's bf16 instructions"
+                                     : "in fp32, unpacked block by block",
+           now == t->products         ? "as before"
+           : getenv("RT_MATMUL_BF16") ? "RT_MATMUL_BF16"
+                                      : "the faster way here");
+    if (t->products != RT_PRODUCTS_UNSET && now != t->products)
+        printf("changed  products %s -> %s: results agree to rounding, not bit for bit\n",
+               rt_products_name(t->products), rt_products_name(now));
+}
+
 /* true: there are data to validate with */
 static bool print_header(const Train *t)
 {
@@ -183,7 +208,8 @@ static bool print_header(const Train *t)
         if (m->params[i].decay)
             decayed += rt_param_elems(&m->params[i]) * rt_param_repeats(&m->params[i]);
     printf("%s: %td parameters (%td decayed), %s, compiled by gradcc from %s\n", m->name,
-           rt_params_count(m, false), decayed, m->real == RT_F64 ? "fp64" : "fp32", m->source);
+           rt_params_count(m, false), decayed, rt_precision(m), m->source);
+    print_compute(t);
     rt_params_print(m, stdout);
     int64_t left;
     const int64_t validates = rt_run_validates(m, t->o, t->data, &left);
@@ -464,6 +490,7 @@ static void prepare(Train *t)
     } else {
         rt_params_init(m, o->train.seed, t->run->p);
         rt_data_fit(t->data, m, t->run->p);
+        rt_params_copy(t->run);
     }
     if (t->dir) {
         make_directories(t->dir);

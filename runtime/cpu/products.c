@@ -11,18 +11,6 @@
 
 static RtProducts chosen; /* UNSET: as RT_MATMUL_BF16 says, else unpack */
 
-static const char *const names[] = { "unset", "native", "unpack" };
-
-const char *rt_products_name(RtProducts products) { return names[products]; }
-
-RtProducts rt_products_by_name(const char *name)
-{
-    for (int i = RT_PRODUCTS_NATIVE; name && i <= RT_PRODUCTS_UNPACK; i++)
-        if (strcmp(name, names[i]) == 0)
-            return (RtProducts)i;
-    return RT_PRODUCTS_UNSET;
-}
-
 static RtProducts wanted_by_environment(void)
 {
     const char *name = getenv("RT_MATMUL_BF16");
@@ -32,13 +20,15 @@ static RtProducts wanted_by_environment(void)
     return wanted;
 }
 
-bool rt_products_are_native(void)
+RtProducts rt_products_now(void)
 {
     if (chosen == RT_PRODUCTS_UNSET)
         chosen = wanted_by_environment() == RT_PRODUCTS_NATIVE ? RT_PRODUCTS_NATIVE
                                                                : RT_PRODUCTS_UNPACK;
-    return chosen == RT_PRODUCTS_NATIVE;
+    return chosen;
 }
+
+bool rt_products_are_native(void) { return rt_products_now() == RT_PRODUCTS_NATIVE; }
 
 /* ---- the measurement ------------------------------------------------------------------------- */
 

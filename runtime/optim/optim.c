@@ -3,7 +3,8 @@
  * In: the flat gradient and RtStep. Out: flat parameters and optimizer state. The one idea: the
  * flat buffer is cut into pieces that depend on the model table alone; a piece is summed in a fixed
  * order and the sums of pieces are added in a fixed tree, so no result depends on the thread count.
- * One pass per update: every element of p, m, v and the gradient is read and written once.
+ * One pass per update: every element of p, m, v and the gradient is read and written once, and the
+ * 16-bit copy of p, where there is one, is written beside it.
  *
  *     sgd     g += decay p;  m = momentum m + g;  p -= lr (g + momentum m if nesterov, else m)
  *     adam    g += decay p, then as adamw without decay
@@ -156,16 +157,25 @@ typedef struct {
     bool nesterov, decoupled;
 } Update;
 
-#define SGD_PIECE(real, sfx)                                                                       \
-    static void sgd_##sfx(real *restrict p, real *restrict m, const real *restrict d, ptrdiff_t n, \
-                          Update u)                                                                \
+/* The 16-bit copy of parameter i, x: */
+#define COPY_NONE(x) RT_UNUSED(copy)
+#define COPY_BF16(x) copy[i] = rt_to_bf16(x)
+#define COPY_F16(x)  copy[i] = rt_to_f16(x)
+
+#define SGD_PIECE(name, real, half, COPY)                                                          \
+    static void sgd_##name(real *restrict p, half *restrict copy, real *restrict m,                \
+                           const real *restrict d, ptrdiff_t n, Update u)                          \
     {                                                                                              \
         const real factor = (real)u.factor, lr = (real)u.lr, decay = (real)u.decay;                \
         const real momentum = (real)u.momentum, ahead = u.nesterov ? momentum : 1;                 \
         const real own = u.nesterov ? 1 : 0;                                                       \
         if (!m) {                                                                                  \
             _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                  \
-                p[i] -= lr * (factor * d[i] + decay * p[i]);                                       \
+            {                                                                                      \
+                const real x = p[i] - lr * (factor * d[i] + decay * p[i]);                         \
+                p[i] = x;                                                                          \
+                COPY(x);                                                                           \
+            }                                                                                      \
             return;                                                                                \
         }                                                                                          \
         _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                      \
@@ -173,13 +183,15 @@ typedef struct {
             const real g = factor * d[i] + decay * p[i];                                           \
             const real mean = momentum * m[i] + g;                                                 \
             m[i] = mean;                                                                           \
-            p[i] -= lr * (own * g + ahead * mean);                                                 \
+            const real x = p[i] - lr * (own * g + ahead * mean);                                   \
+            p[i] = x;                                                                              \
+            COPY(x);                                                                               \
         }                                                                                          \
     }
 
-#define ADAM_PIECE(real, sfx)                                                                      \
-    static void adam_##sfx(real *restrict p, real *restrict m, real *restrict v,                   \
-                           const real *restrict d, ptrdiff_t n, Update u)                          \
+#define ADAM_PIECE(name, real, sfx, half, COPY)                                                    \
+    static void adam_##name(real *restrict p, half *restrict copy, real *restrict m,               \
+                            real *restrict v, const real *restrict d, ptrdiff_t n, Update u)       \
     {                                                                                              \
         const real factor = (real)u.factor, rate = (real)u.rate, root = (real)u.root;              \
         const real eps = (real)u.eps, beta1 = (real)u.beta1, beta2 = (real)u.beta2;                \
@@ -193,14 +205,20 @@ typedef struct {
             const real square = beta2 * v[i] + more2 * (g * g);                                    \
             m[i] = mean;                                                                           \
             v[i] = square;                                                                         \
-            p[i] = keep * p[i] - rate * mean / (rt_sqrt_##sfx(square) * root + eps);               \
+            const real x = keep * p[i] - rate * mean / (rt_sqrt_##sfx(square) * root + eps);       \
+            p[i] = x;                                                                              \
+            COPY(x);                                                                               \
         }                                                                                          \
     }
 
-SGD_PIECE(float, f32)
-SGD_PIECE(double, f64)
-ADAM_PIECE(float, f32)
-ADAM_PIECE(double, f64)
+SGD_PIECE(f32, float, void, COPY_NONE)
+SGD_PIECE(f64, double, void, COPY_NONE)
+SGD_PIECE(bf16, float, rt_bf16, COPY_BF16)
+SGD_PIECE(f16, float, rt_f16, COPY_F16)
+ADAM_PIECE(f32, float, f32, void, COPY_NONE)
+ADAM_PIECE(f64, double, f64, void, COPY_NONE)
+ADAM_PIECE(bf16, float, f32, rt_bf16, COPY_BF16)
+ADAM_PIECE(f16, float, f32, rt_f16, COPY_F16)
 
 /* ---- updates of all ------------------------------------------------------------------------- */
 
@@ -212,16 +230,26 @@ static void update_piece(RtRun *run, RtPiece q, Update u)
     void *p = (char *)run->p + at, *m = state->m ? (char *)state->m + at : NULL;
     void *v = state->v ? (char *)state->v + at : NULL;
     const void *d = (const char *)run->d_p + at;
+    uint16_t *copy = run->p16 ? (uint16_t *)run->p16 + q.from : NULL;
     const bool sgd = state->opt->train.optimizer == RT_SGD, wide = run->model->real == RT_F64;
+    const bool bf16 = copy && run->model->compute == RT_BF16, f16 = copy && !bf16;
     u.decay = q.decay ? u.decay : 0;
     if (sgd && wide)
-        sgd_f64(p, m, d, n, u);
+        sgd_f64(p, NULL, m, d, n, u);
+    else if (sgd && bf16)
+        sgd_bf16(p, copy, m, d, n, u);
+    else if (sgd && f16)
+        sgd_f16(p, copy, m, d, n, u);
     else if (sgd)
-        sgd_f32(p, m, d, n, u);
+        sgd_f32(p, NULL, m, d, n, u);
     else if (wide)
-        adam_f64(p, m, v, d, n, u);
+        adam_f64(p, NULL, m, v, d, n, u);
+    else if (bf16)
+        adam_bf16(p, copy, m, v, d, n, u);
+    else if (f16)
+        adam_f16(p, copy, m, v, d, n, u);
     else
-        adam_f32(p, m, v, d, n, u);
+        adam_f32(p, NULL, m, v, d, n, u);
 }
 
 static void update_all(RtRun *run, const RtStep *s, bool decoupled)

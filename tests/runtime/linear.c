@@ -1,7 +1,8 @@
 /* linear.c -- a hand-written program in the form of emitted code: a linear regression on a CSV.
  *
  * It proves the contract of rt.h without the compiler: y = x @ w + b, loss = mean((y - t)^2), with
- * mu fitted on the training rows. Options -DREAL=double and -DREAL_KIND=RT_F64 give fp64.
+ * mu fitted on the training rows. Options -DREAL=double and -DREAL_KIND=RT_F64 give fp64;
+ * -DCOMPUTE=RT_BF16 and -DOF=rt_of_bf16 a compute copy of the parameters in 16 bits.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
@@ -11,6 +12,9 @@
 #ifndef REAL
 #define REAL      float
 #define REAL_KIND RT_F32
+#endif
+#ifndef COMPUTE
+#define COMPUTE REAL_KIND
 #endif
 #ifndef OPTIMIZER
 #define OPTIMIZER RT_ADAMW
@@ -112,12 +116,25 @@ static void k3_d_p(REAL *restrict d_p, const REAL *restrict x, const REAL *restr
 
 static Dims linear_dims(const RtRun *run) { return (Dims){ run->dims[0] }; }
 
+/* The parameters that products read. */
+static const REAL *linear_weights(const RtRun *run, REAL room[P_COUNT])
+{
+#ifdef OF
+    for (int i = 0; i < P_COUNT; i++)
+        room[i] = OF(((const uint16_t *)run->p16)[i]);
+    return room;
+#else
+    RT_UNUSED(room);
+    return run->p;
+#endif
+}
+
 static void linear_forward(RtRun *run, RtStep *s, Dims n)
 {
     const Plan at = linear_plan(n);
-    REAL *y = RT_AT(run->arena, at.y);
+    REAL *y = RT_AT(run->arena, at.y), room[P_COUNT];
 
-    k1_y(y, run->inputs[0], run->p, n.B);
+    k1_y(y, run->inputs[0], linear_weights(run, room), n.B);
     k2_loss(&s->sum[0], y, run->inputs[1], n.B);
 }
 
@@ -200,6 +217,7 @@ static const RtMap linear_maps[] = {
 
 static const RtModel linear = {
     .name = "linear", .source = "linear.model", .source_crc = 0x12345678, .real = REAL_KIND,
+    .compute = COMPUTE,
     .dims = linear_dims_table, .n_dims = 1,
     .params = linear_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = linear_inputs, .n_inputs = 2,

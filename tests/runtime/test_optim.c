@@ -41,6 +41,8 @@ static void set(void *at, ptrdiff_t i, double x)
         ((float *)at)[i] = (float)x;
 }
 
+static uint16_t to_half(float x) { return model.compute == RT_BF16 ? rt_to_bf16(x) : rt_to_f16(x); }
+
 static Fixture *fixture(RtType real, RtTrain t)
 {
     model.real = real;
@@ -50,6 +52,7 @@ static Fixture *fixture(RtType real, RtTrain t)
     f->state.opt = &f->opt;
     f->run.p = rt_alloc(N * sizeof(double), "a test");
     f->run.d_p = rt_alloc(N * sizeof(double), "a test");
+    f->run.p16 = rt_alloc(N * sizeof(double), "a test");
     f->state.m = rt_optim_states(&t) > 0 ? rt_alloc(N * sizeof(double), "a test") : NULL;
     f->state.v = rt_optim_states(&t) > 1 ? rt_alloc(N * sizeof(double), "a test") : NULL;
     f->state.pieces = rt_optim_pieces(&model, &f->state.n_pieces);
@@ -61,6 +64,10 @@ static Fixture *fixture(RtType real, RtTrain t)
         set(f->run.p, i, sin((double)i));
         f->p[i] = value(f->run.p, i);
     }
+    if (rt_params_copy_bytes(&model) > 0)
+        rt_params_copy(&f->run);
+    else
+        f->run.p16 = NULL;
     return f;
 }
 
@@ -236,6 +243,52 @@ static void same_bits_for_every_thread_count(void **unused)
 #endif
 }
 
+static void copy_is_rounded(const Fixture *f)
+{
+    const float *p = f->run.p;
+    const uint16_t *copy = f->run.p16;
+    for (ptrdiff_t i = 0; i < N; i++)
+        if (copy[i] != to_half(p[i]))
+            fail_msg("the copy of %g is %04x, wanted %04x", (double)p[i], copy[i], to_half(p[i]));
+}
+
+/* Beside every update, and by none that is skipped; p moves as without a copy. */
+static void copy_in_16_bits(void **unused)
+{
+    RT_UNUSED(unused);
+    static const RtTrain rules[] = { { .optimizer = RT_SGD, RULES },
+                                     { .optimizer = RT_SGD, .momentum = 0.9, RULES },
+                                     { .optimizer = RT_ADAM, RULES },
+                                     { .optimizer = RT_ADAMW, RULES } };
+    for (size_t k = 0; k < 2 * sizeof rules / sizeof *rules; k++) {
+        model.compute = RT_F32;
+        Fixture *plain = fixture(RT_F32, rules[k / 2]);
+        model.compute = k % 2 ? RT_F16 : RT_BF16;
+        assert_int_equal(rt_params_copy_bytes(&model), 2 * N);
+        Fixture *f = fixture(RT_F32, rules[k / 2]);
+        copy_is_rounded(f);
+        for (int step = 0; step < 3; step++) {
+            RtStep s = { .lr = 0.1, .applied = step, .finite = step != 1, .factor = 1 };
+            Fixture *const both[] = { f, plain };
+            uint16_t *before = rt_alloc(N * sizeof *before, "a test");
+            memcpy(before, f->run.p16, N * sizeof *before);
+            for (int i = 0; i < 2; i++) {
+                gradient(both[i], step);
+                (rules[k / 2].optimizer == RT_SGD    ? rt_update_sgd
+                 : rules[k / 2].optimizer == RT_ADAM ? rt_update_adam
+                                                     : rt_update_adamw)(&both[i]->run, &s);
+            }
+            copy_is_rounded(f);
+            assert_memory_equal(f->run.p, plain->run.p, N * sizeof(float));
+            assert_int_equal(memcmp(before, f->run.p16, N * sizeof *before) == 0, step == 1);
+            rt_free(before);
+        }
+    }
+    model.compute = RT_F32;
+    model.real = RT_F64;
+    assert_int_equal(rt_params_copy_bytes(&model), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +300,7 @@ int main(void)
         cmocka_unit_test(norm_beyond_the_range_of_squares),
         cmocka_unit_test(nothing_moves_unless_finite),
         cmocka_unit_test(same_bits_for_every_thread_count),
+        cmocka_unit_test(copy_in_16_bits),
     };
     return cmocka_run_group_tests_name("optim", tests, NULL, NULL);
 }

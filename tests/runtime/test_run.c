@@ -104,6 +104,37 @@ static void memory_is_what_is_allocated(void **unused)
     assert_true(m.inputs == 6 * 3 * 4 + 6 * 4 && m.total == 40 + 40 + 80 + 2000 + 96);
 }
 
+/* A compute copy: in the sum of memory, made beside the parameters, filled when they are loaded. */
+static void copy_in_16_bits(void **unused)
+{
+    RT_UNUSED(unused);
+    RtModel half = model;
+    for (int k = 0; k < 2; k++) {
+        half.compute = k ? RT_F16 : RT_BF16;
+        RtMemory m = rt_run_memory(&half, &opt, RT_USE_TRAIN | RT_USE_EVAL);
+        assert_true(m.copy == 20 && m.total == 40 + 20 + 40 + 80 + 2000 + 96);
+        m = rt_run_memory(&half, &opt, RT_USE_EVAL);
+        assert_true(m.copy == 20 && m.gradients == 0);
+        RtRun *trained = rt_run_create(&half, &opt, data, RT_USE_TRAIN);
+        rt_params_init(&half, 5, trained->p);
+        for (int i = 0; i < N; i++)
+            ((float *)trained->p)[i] = 1 / (float)(i + 3);
+        assert_int_equal(rt_run_save(trained, k ? "half" : "bf16"), 0);
+        RtRun *loaded = rt_run_create(&half, &opt, data, RT_USE_EVAL);
+        RtCheckpoint c = { .best_val = NAN };
+        assert_non_null(rt_run_load(loaded, k ? "half" : "bf16", false, &c));
+        for (int i = 0; i < N; i++) {
+            const float p = ((const float *)loaded->p)[i];
+            assert_true(p == 1 / (float)(i + 3));
+            assert_int_equal(((const uint16_t *)loaded->p16)[i], k ? rt_to_f16(p) : rt_to_bf16(p));
+        }
+        assert_int_equal(c.products, k ? RT_PRODUCTS_UNSET : rt_products_now());
+        rt_run_free(trained);
+        rt_run_free(loaded);
+    }
+    assert_null(run->p16);
+}
+
 static void a_step_has_its_rows_and_keys(void **unused)
 {
     RT_UNUSED(unused);
@@ -228,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_what_is_allocated),
+        cmocka_unit_test(copy_in_16_bits),
         cmocka_unit_test(a_step_has_its_rows_and_keys),
         cmocka_unit_test(seeds_are_weight_over_count),
         cmocka_unit_test(counters_advance_on_applied_updates),

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# A whole program with a compute copy in 16 bits: what it says, what it keeps, and that it goes on
+# as it began. Called by run.sh with work, BUILD and CC in the environment.
+set -u
+here=$PWD
+flags="-std=c11 -O2 -g -fopenmp -ffp-contract=off -Wall -Wextra -Wshadow -Wconversion -Werror"
+dir=$work/precision
+rm -rf "$dir"; mkdir -p "$dir"; cd "$dir" || exit 1
+
+build() {                                       # build NAME [FLAG ...]
+    local name=$1
+    shift
+    $CC $flags "$@" -I"$here/../../runtime" "$here/linear.c" "$BUILD/libgradcc_rt.a" $(cat "$BUILD/rt.libs") -o "$name"
+}
+build fp32 && build bf16 -DCOMPUTE=RT_BF16 -DOF=rt_of_bf16 && build fp16 -DCOMPUTE=RT_F16 -DOF=rt_of_f16 ||
+    { echo "not ok runtime/precision: does not compile"; exit 1; }
+awk 'BEGIN { srand(1); print "a,b,c,price"
+    for (i = 0; i < 500; i++) { a = rand()*4 + 3; b = rand() - 2; c = rand()
+        printf "%.5f,%.5f,%.5f,%.5f\n", a, b, c, 2*a - b + c/2 + 3 + (rand() - 0.5)/5 } }' > linear.csv
+
+ok() { echo "ok runtime/precision/$1"; }
+bad() { echo "not ok runtime/precision/$1: $2"; }
+says() {                                        # says NAME TEXT command...
+    local name=$1 text=$2
+    shift 2
+    "$@" > said.out 2> said.err || { bad "$name" "exit code $?: $(tail -n 1 said.err)"; return; }
+    grep -qF -- "$text" said.out said.err && ok "$name" || bad "$name" "does not say '$text': $(head -n 3 said.out)"
+}
+loss() { "$@" 2> loss.err | sed -n 's/^loss //p'; }
+same() { cmp -s "$2/model.safetensors" "$3/model.safetensors" && ok "$1" || bad "$1" "$2 and $3 differ"; }
+
+for kind in fp32 bf16 fp16; do ./$kind --out $kind.run --lr 0.2 > $kind.out || bad trains $kind; done
+want=$(loss ./fp32 eval --out fp32.run)
+for kind in bf16 fp16; do
+    is=$(loss ./$kind eval --out $kind.run)
+    awk -v a="$is" -v b="$want" 'BEGIN { exit !(a > 0 && a != b && a < 1.5 * b + 0.003) }' && ok "$kind-trains" ||
+        bad "$kind-trains" "loss $is, $want in fp32"
+    says "$kind-header" "7 parameters (3 decayed), $kind, compiled" ./$kind --dry-run --out none
+    says "$kind-memory" "parameters 28 bytes, 16-bit copy 14 bytes, gradient 28 bytes" ./$kind --dry-run --out none
+    says "$kind-help" "7 parameters, $kind" ./$kind --help
+    grep -q "\"precision\": \"$kind\"" $kind.run/config.json && ok "$kind-config" || bad "$kind-config" "no precision"
+    ./$kind --out $kind.one --steps 60 --save 25 > one.out &&
+        ./$kind --out $kind.two --resume $kind.one/step-00000050 --steps 60 > two.out
+    same "$kind-resume-is-exact" $kind.one/step-00000060 $kind.two/step-00000060
+done
+grep -q '^compute' fp32.out && bad fp32-has-no-copy "it says so" || ok fp32-has-no-copy
+says fp16-compute "compute  fp16 beside fp32 parameters, gradients and optimizer; products in fp32, unpacked block by block" \
+    ./fp16 --dry-run --out none
+says bf16-compute "(RT_MATMUL_BF16)" env RT_MATMUL_BF16=unpack ./bf16 --dry-run --out none
+says bf16-measured "(the faster way here)" ./bf16 --dry-run --out none
+grep -q products fp16.run/step-*/manifest.json && bad fp16-manifest "products" || ok fp16-manifest
+
+# The choice of a run is kept with it.
+for way in unpack native; do
+    RT_MATMUL_BF16=$way ./bf16 --out $way --steps 10 > way.out 2> way.err
+    grep -q 'cannot be native' way.err && continue
+    grep -q "\"products\": \"$way\"" $way/step-00000010/manifest.json && ok "$way-is-kept" || bad "$way-is-kept" "no $way"
+    says "$way-goes-on" "(as before)" ./bf16 --out $way --resume auto --steps 20
+    grep -q "\"products\": \"$way\"" $way/step-00000020/manifest.json && ok "$way-stays" || bad "$way-stays" "no $way"
+done
+if [ -e native/step-00000020 ] && ! grep -q 'cannot be native' way.err; then
+    says other-way "changed  products native -> unpack: results agree to rounding, not bit for bit" \
+        env RT_MATMUL_BF16=unpack ./bf16 --out native --resume auto --steps 30
+fi
