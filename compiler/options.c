@@ -39,7 +39,7 @@ static const Row table[] = {
     { "--emit", "KIND", KIND_CHOICE, AT(emit), "exe|ast|ir|grad|plan|c", EMIT_EXE,
       "stop earlier: ast, ir, grad, plan or c; exe is the default" },
     { "--precision", "P", KIND_CHOICE, AT(precision), "fp32|fp64|bf16|fp16", PRECISION_FP32,
-      "fp32 (default), fp64, or 16 bits with fp32 masters" },
+      "of the train block, or fp32; 16 bits have fp32 masters" },
     { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
       "the program prints the range of each value, step by step" },
     { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
@@ -246,7 +246,7 @@ static const char *command_of(Context *cx, const Options *opt)
         text_add(&t, " -D %s=%s", opt->defines.at[i].name, opt->defines.at[i].value);
     static const char *const precision[] = { "", " --precision=fp64", " --precision=bf16",
                                              " --precision=fp16" };
-    text_put(&t, precision[opt->precision]);
+    text_put(&t, opt->precision > 0 ? precision[opt->precision] : "");
     text_put(&t, opt->trace ? " --trace" : "");
     text_put(&t, opt->unoptimised ? " -O0" : "");
     for (int i = 0; i < opt->skip.len; i++)
@@ -260,6 +260,7 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
 {
     bool ended = false;
     *opt = (Options){ .level = 3,
+                      .precision = PRECISION_UNSET,
                       .cc = "cc",
                       .cflags = "",
                       .march = "native",

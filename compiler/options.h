@@ -6,7 +6,14 @@
 #include "front/sem.h"
 
 typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C } EmitKind;
-typedef enum { PRECISION_FP32, PRECISION_FP64, PRECISION_BF16, PRECISION_FP16 } Precision;
+/* In the order of the words of precision = in the train block. */
+typedef enum {
+    PRECISION_UNSET = -1,
+    PRECISION_FP32,
+    PRECISION_FP64,
+    PRECISION_BF16,
+    PRECISION_FP16
+} Precision;
 typedef enum { DEPS_NONE, DEPS_ONLY, DEPS_BESIDE } DepsKind;
 
 typedef VEC(const char *) TextList;

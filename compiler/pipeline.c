@@ -89,10 +89,19 @@ static void run_sem(Run *r)
     r->checked = sem_check(r->cx, r->tree, &opt);
 }
 
+/* What the command line asks for, else the train block, else fp32. */
+static int precision_of(const Run *r)
+{
+    if (r->opt->precision != PRECISION_UNSET)
+        return r->opt->precision;
+    const int given = r->checked ? r->checked->train.precision : PRECISION_UNSET;
+    return given >= 0 ? given : PRECISION_FP32;
+}
+
 static void run_lower(Run *r)
 {
     r->program = lower_program(r->cx, r->checked,
-                               r->opt->precision == PRECISION_FP64 ? DT_F64 : DT_F32);
+                               precision_of(r) == PRECISION_FP64 ? DT_F64 : DT_F32);
 }
 
 typedef VEC(Graph **) Slots;
@@ -128,7 +137,7 @@ static void run_simplify(Run *r)
 static void run_precision(Run *r)
 {
     Program *p = r->program;
-    const int precision = r->opt->precision;
+    const int precision = precision_of(r);
     if (precision != PRECISION_BF16 && precision != PRECISION_FP16)
         return;
     p->narrow = precision == PRECISION_BF16 ? DT_BF16 : DT_F16;

@@ -191,6 +191,7 @@ typedef struct { /* settings as Program's TrainSettings has them */
     double lr, lr_end;
     int64_t warmup, decay_steps;
     double clip;
+    int precision; /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
     int64_t steps, eval_every, save_every, log_every, seed, keep;
     const char *out;
     Span span;

@@ -255,7 +255,7 @@ static void check_limits(Sem *s, const Ast *at)
 /* ---- the block ----------------------------------------------------------------------------- */
 
 static const char setting_keys[] =
-    "data batch accumulate dims optimizer clip steps eval save log seed keep out";
+    "data batch accumulate dims optimizer clip steps eval save log seed keep out precision";
 
 enum { SETTINGS_MAX = 16 };
 
@@ -296,6 +296,18 @@ static bool hint_argument(Diag *d, const Ast *a)
     return false;
 }
 
+static void precision(Sem *s, const Ast *a)
+{
+    static const char words[] = "fp32 fp64 bf16 fp16";
+    const char *name = a->kind == AST_NAME ? a->name : NULL;
+    s->out->train.precision = name ? name_index(words, name) : -1;
+    if (s->out->train.precision >= 0)
+        return;
+    Diag *d = sem_error(s, a->span, "precision is one of fp32, fp64, bf16 and fp16");
+    if (name)
+        suggest_word(s, d, name, words);
+}
+
 static void read_setting(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
@@ -325,6 +337,7 @@ static void read_setting(Sem *s, const Ast *a)
         else if (text->kind != THING_POISON)
             sem_error(s, v->span, "out is the folder of a run, a text");
         break;
+    case 13: precision(s, v); break;
     default: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))
@@ -416,6 +429,7 @@ void sem_train(Sem *s, const Ast *train)
                          .lr = 1e-3,
                          .lr_end = 1e-3,
                          .steps = 1000,
+                         .precision = -1,
                          .log_every = 10,
                          .seed = 1,
                          .keep = 3 };
