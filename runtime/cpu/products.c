@@ -32,19 +32,11 @@ bool rt_products_are_native(void) { return rt_products_now() == RT_PRODUCTS_NATI
 
 /* ---- the measurement ------------------------------------------------------------------------- */
 
-enum { SIDE_M = 256, SIDE_N = 768, SIDE_K = 512, TIMES = 5 };
+enum { SIDE_M = 256, SIDE_N = 512, SIDE_K = 512, TIMES = 4 };
 
-static void fill(float *x, rt_bf16 *half, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; i++) {
-        x[i] = (float)(i % 251 - 125) / 128;
-        half[i] = rt_to_bf16(x[i]);
-    }
-}
-
-/* Seconds of the fastest of some native products and of some in fp32, in turn; false: no native
-   ones here. */
-static bool measure(double *native, double *fp32)
+/* Seconds of the fastest native product of some, and of those unpacked to fp32, in turn, after one
+   of each that warms up; false: no native ones here. */
+static bool measure(int times, double *native, double *unpack)
 {
     const RtMatmul p = { .m = SIDE_M,
                          .n = SIDE_N,
@@ -55,40 +47,39 @@ static bool measure(double *native, double *fp32)
                          .ldc = SIDE_N,
                          .batch = { 1, 1 } };
     const size_t size_a = SIDE_M * SIDE_K, size_b = SIDE_N * SIDE_K, size_c = SIDE_M * SIDE_N;
-    float *x = rt_alloc((size_a + size_b + size_c) * sizeof *x, "a measurement");
-    rt_bf16 *half = rt_alloc((size_a + size_b + size_c) * sizeof *half, "a measurement");
+    rt_bf16 *a = rt_alloc((size_a + size_b + size_c) * sizeof *a, "a measurement");
+    rt_bf16 *b = a + size_a, *c = b + size_b;
     bool good = true;
-    fill(x, half, (ptrdiff_t)(size_a + size_b));
-    *native = *fp32 = INFINITY;
-    for (int i = 0; i <= TIMES && good; i++) { /* the first ones warm up */
+    for (size_t i = 0; i < size_a + size_b; i++)
+        a[i] = rt_to_bf16((float)(i % 251) / 128 - 1);
+    *native = *unpack = INFINITY;
+    for (int i = 0; i <= times && good; i++) {
         const double start = rt_now();
-        good = rt_matmul_onednn_bf16(half + size_a + size_b, RT_BF16, half, half + size_a, &p);
+        good = rt_matmul_onednn_bf16(c, RT_BF16, a, b, &p);
         const double between = rt_now();
-        if (good)
-            rt_matmul_f32(x + size_a + size_b, x, x + size_a, p);
-        const double end = rt_now();
+        if (good && times > 0)
+            rt_matmul_plain_bf16(NULL, c, a, b, &p, omp_get_max_threads());
         if (i > 0) {
             *native = fmin(*native, between - start);
-            *fp32 = fmin(*fp32, end - between);
+            *unpack = fmin(*unpack, rt_now() - between);
         }
     }
-    rt_free(x);
-    rt_free(half);
+    rt_free(a);
     return good;
 }
 
 RtProducts rt_products_choose(RtProducts stored)
 {
-    double native, fp32;
+    double native, unpack;
     const RtProducts wanted = wanted_by_environment();
     chosen = wanted != RT_PRODUCTS_UNSET ? wanted : stored;
     if (chosen == RT_PRODUCTS_UNPACK)
         return chosen;
-    const bool possible = measure(&native, &fp32);
-    if (chosen == RT_PRODUCTS_NATIVE && !possible)
+    const bool asked = chosen == RT_PRODUCTS_NATIVE;
+    const bool possible = measure(asked ? 0 : TIMES, &native, &unpack);
+    if (asked && !possible)
         rt_warn("bf16 products cannot be native here: they are computed in fp32, which agrees to "
                 "rounding, not bit for bit");
-    if (chosen == RT_PRODUCTS_UNSET || !possible)
-        chosen = possible && native < fp32 ? RT_PRODUCTS_NATIVE : RT_PRODUCTS_UNPACK;
+    chosen = possible && (asked || native < unpack) ? RT_PRODUCTS_NATIVE : RT_PRODUCTS_UNPACK;
     return chosen;
 }
