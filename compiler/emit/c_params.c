@@ -153,6 +153,13 @@ void c_parameters(Emitter *e)
     DimScope s = dim_scope(e, "");
     emit_banner(e, 2, "parameters");
     text_put(e->out, how_to_read);
+    if (e->p->narrow == DT_BF16 || e->p->narrow == DT_F16)
+        text_add(
+            e->out,
+            "/* p holds them in fp32. p16 is a copy in %s, in the same places, that the update\n"
+            " * writes too; products read it. Values that are rounded to %s lie in memory so\n"
+            " * (section 3), and kernels compute with them in fp32. */\n\n",
+            dtype_name(e->p->narrow), dtype_name(e->p->narrow));
     write_enum(e, -1);
     if (e->p->params.len == 0)
         return;

@@ -148,6 +148,20 @@ Code code_point(Emitter *e, Op op, const Code *in, int n)
     return (Code){ .text = t.at, .prec = outer };
 }
 
+/* What a call rounds, if the text is that call and nothing else: storing rounds just so. */
+static const char *unrounded(Emitter *e, const char *text, DType to)
+{
+    const char *call = emit_format(e, "rt_round_%s(", dtype_name(to));
+    const size_t len = strlen(call);
+    int depth = 1;
+    if (strncmp(text, call, len) != 0)
+        return text;
+    const char *s = text + len;
+    for (; *s && depth > 0; s++)
+        depth += *s == '(' ? 1 : *s == ')' ? -1 : 0;
+    return *s ? text : emit_format(e, "%.*s", (int)(s - 1 - (text + len)), text + len);
+}
+
 Code code_cast(Emitter *e, Code a, DType from, DType to)
 {
     if (from == to)
@@ -156,7 +170,7 @@ Code code_cast(Emitter *e, Code a, DType from, DType to)
         return (Code){ emit_format(e, "%s != 0", code_at_least(e, a, PREC_ADD)), PREC_EQUAL, false,
                        NULL };
     if (to == DT_BF16 || to == DT_F16)
-        return code_plain(emit_format(e, "rt_to_%s(%s)", dtype_name(to), a.text));
+        return code_plain(emit_format(e, "rt_to_%s(%s)", dtype_name(to), unrounded(e, a.text, to)));
     const char *type = to == DT_I32 ? "int32_t" : to == DT_F32 ? "float" : "double";
     return (Code){ emit_format(e, "(%s)%s", type, code_at_least(e, a, PREC_UNARY)), PREC_UNARY,
                    false, NULL };
