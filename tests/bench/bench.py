@@ -2,6 +2,7 @@
 
     python3 tests/bench/bench.py gpt2 [B=4 T=64 steps=8 rounds=3]
     python3 tests/bench/bench.py nanogpt
+    python3 tests/bench/bench.py gpt2-bf16         gradcc in bf16 and in fp32, PyTorch's bf16 autocast
 
 Prints, per side, minimum and median of the step in ms over all rounds (the first two steps of a run
 left out), the peak resident memory, and the ratios. Without PyTorch only gradcc's side runs.
@@ -26,6 +27,9 @@ WARM_UP = 2
 CASES = {
     "gpt2": dict(model="gpt2.model", flags=[], vocab=50257, sizes="50257,768,12,12,1024",
                  torch=["conv1d=1", "bias=1"], B=4, T=64, steps=8),
+    "gpt2-bf16": dict(model="gpt2.model", flags=[], vocab=50257, sizes="50257,768,12,12,1024",
+                      torch=["conv1d=1", "bias=1", "autocast=1"], B=4, T=64, steps=8,
+                      precisions=["bf16", "fp32"]),
     "nanogpt": dict(model="gpt2.model", flags=["C=128", "H=4", "L=4", "V=65", "Tmax=64"], vocab=65,
                     sizes="65,128,4,4,64", torch=["conv1d=1", "bias=1"], B=12, T=64, steps=200),
 }
@@ -40,11 +44,12 @@ def write_tokens(path, vocab, count):
     path.write_bytes(data)
 
 
-def build(name, case):
+def build(name, case, precision):
     WORK.mkdir(parents=True, exist_ok=True)
-    program = WORK / name
+    program = WORK / f"{name}-{precision}"
     flags = [f for d in case["flags"] for f in ("-D", d)]
-    subprocess.run([BUILD / "gradcc", *flags, ROOT / "models" / case["model"], "-o", program], check=True)
+    subprocess.run([BUILD / "gradcc", f"--precision={precision}", *flags,
+                    ROOT / "models" / case["model"], "-o", program], check=True)
     tokens = WORK / f"{name}.bin"
     write_tokens(tokens, case["vocab"], 200_000)
     return program, tokens
@@ -82,6 +87,26 @@ def measure_peak(command):
     return usage.ru_maxrss / 1024
 
 
+def show(side, ms, peak):
+    print(f"  {side:14s} min {min(ms):8.1f} ms   median {statistics.median(ms):8.1f} ms   "
+          f"peak {peak:7.0f} MiB")
+
+
+def compare(what, theirs, ours):
+    print(f"  {what}: min {min(theirs) / min(ours):.2f}, "
+          f"median {statistics.median(theirs) / statistics.median(ours):.2f}")
+
+
+def peak_of(name, program, tokens, case):
+    out = WORK / f"{name}.peak"
+    shutil.rmtree(out, ignore_errors=True)
+    peak = measure_peak([str(program), "--data", str(tokens), "--val-data", str(tokens), "--batch",
+                         str(case["B"]), "--accumulate", "1", "--dims", f"T={case['T']}", "--steps", "4",
+                         "--eval", "0", "--save", "0", "--out", str(out)])
+    shutil.rmtree(out, ignore_errors=True)
+    return peak
+
+
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else "gpt2"
     case = dict(CASES[name])
@@ -94,27 +119,25 @@ def main():
             case[key] = int(value)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
     have_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
-    program, tokens = build(name, case)
-    ours, theirs, peak_torch = [], [], 0.0
+    kinds = case.get("precisions", ["fp32"])
+    programs = {kind: build(name, case, kind) for kind in kinds}
+    ours, theirs, peak_torch = {kind: [] for kind in kinds}, [], 0.0
     for _ in range(rounds):
-        ours += run_ours(name, program, tokens, case)[WARM_UP:]
+        for kind in kinds:
+            ours[kind] += run_ours(name, *programs[kind], case)[WARM_UP:]
         if have_torch:
             ms, peak_torch = run_torch(case)
             theirs += ms[WARM_UP:]
-    out = WORK / f"{name}.peak"
-    shutil.rmtree(out, ignore_errors=True)
-    peak = measure_peak([str(program), "--data", str(tokens), "--val-data", str(tokens), "--batch",
-                         str(case["B"]), "--accumulate", "1", "--dims", f"T={case['T']}", "--steps", "4",
-                         "--eval", "0", "--save", "0", "--out", str(out)])
-    shutil.rmtree(out, ignore_errors=True)
     print(f"{name} B={case['B']} T={case['T']}, {os.environ['OMP_NUM_THREADS']} threads, {rounds} rounds")
-    print(f"  gradcc    min {min(ours):8.1f} ms   median {statistics.median(ours):8.1f} ms   peak {peak:7.0f} MiB")
+    peak = {kind: peak_of(name, *programs[kind], case) for kind in kinds}
+    for kind in kinds:
+        show(f"gradcc {kind}", ours[kind], peak[kind])
+    if len(kinds) > 1:
+        compare(f"gradcc {kinds[1]} / {kinds[0]}", ours[kinds[1]], ours[kinds[0]])
     if theirs:
-        print(f"  PyTorch   min {min(theirs):8.1f} ms   median {statistics.median(theirs):8.1f} ms   "
-              f"peak {peak_torch:7.0f} MiB")
-        print(f"  PyTorch / gradcc: min {min(theirs) / min(ours):.2f}, "
-              f"median {statistics.median(theirs) / statistics.median(ours):.2f}; "
-              f"memory gradcc / PyTorch {peak / peak_torch:.2f}")
+        show("PyTorch", theirs, peak_torch)
+        compare(f"PyTorch / gradcc {kinds[0]}", theirs, ours[kinds[0]])
+        print(f"  memory gradcc {kinds[0]} / PyTorch {peak[kinds[0]] / peak_torch:.2f}")
     else:
         print("  PyTorch is not installed: nothing to compare with")
 

@@ -23,7 +23,8 @@ def main():
     for _ in range(steps):
         tokens = torch.randint(0, sizes[0], (b, t + 1))
         start = time.perf_counter()
-        loss = model(tokens[:, :-1], tokens[:, 1:])
+        with torch.autocast("cpu", torch.bfloat16, enabled=opt.get("autocast") == "1"):
+            loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adamw.step()
