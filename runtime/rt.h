@@ -248,15 +248,16 @@ typedef struct {
 struct RtStep {                 /* device memory on a GPU */
     double sum[RT_MAX_SLOTS];   /* of the slots, over the update */
     double count[RT_MAX_SLOTS]; /* over the whole global batch, before backward */
-    double seed[RT_MAX_SLOTS];  /* weight / count; 0 where the count is 0 */
+    double seed[RT_MAX_SLOTS];  /* weight / count * scale; 0 where the count is 0 */
     RtKey key;                  /* of the generator: run seed and step */
     int64_t sample;             /* index in the update of the micro-step's first */
     bool add;                   /* gradients: false = the first write replaces */
     bool finite;                /* all gradients of all ranks are finite */
-    double norm;                /* global norm of the gradient */
-    double factor;              /* the update multiplies gradients with: clip */
+    double norm;                /* global norm of the gradient, without the scale */
+    double factor;              /* clip; the update multiplies gradients with factor / scale */
     double lr;                  /* of this update */
     int64_t applied;            /* updates applied before this one */
+    double scale;               /* of loss and gradients, for fp16; 0 reads as 1, none */
 };
 
 struct RtRun { /* the part that emitted code sees */
@@ -273,14 +274,15 @@ struct RtRun { /* the part that emitted code sees */
 
 void rt_begin_step(RtRun *run, RtStep *s);             /* sums and counts 0, key, rate */
 void rt_begin_micro(RtRun *run, RtStep *s, int micro); /* dims, inputs, sample */
-void rt_seed_losses(RtRun *run, RtStep *s);      /* counts over all ranks; weight / count, 0 if 0 */
+void rt_seed_losses(RtRun *run,
+                    RtStep *s); /* counts over all ranks; weight / count * scale, or 0 */
 void rt_reduce_gradients(RtRun *run, RtStep *s); /* sum over ranks */
-void rt_finite_and_norm(RtRun *run, RtStep *s);  /* finite? global norm */
+void rt_finite_and_norm(RtRun *run, RtStep *s);  /* finite? global norm, unscaled */
 void rt_clip(RtRun *run, RtStep *s);             /* factor = min(1, clip / norm) */
 void rt_update_sgd(RtRun *run, RtStep *s);       /* each: nothing unless s->finite */
 void rt_update_adam(RtRun *run, RtStep *s);
 void rt_update_adamw(RtRun *run, RtStep *s);
-void rt_end_step(RtRun *run, RtStep *s); /* counters advance on applied updates */
+void rt_end_step(RtRun *run, RtStep *s); /* counters; the next loss scale */
 
 /* ---- cpu: products and attention ------------------------------------------------------------ */
 

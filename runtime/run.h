@@ -120,6 +120,8 @@ typedef struct {                       /* what a checkpoint holds besides tensor
     const char *vocab;                 /* JSON array or NULL */
     const char *config;                /* JSON object: resolved settings */
     RtProducts products;               /* how those of bf16 operands were computed */
+    double scale;                      /* of the loss, of the update to come; NAN = not known */
+    int64_t tracker, stuck;            /* as in RtState */
 } RtCheckpoint;
 
 typedef struct {      /* of the optimizer: flat, as the parameters */
@@ -176,6 +178,9 @@ enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 int rt_optim_states(const RtTrain *t); /* flat buffers beside the parameters: 0, 1 or 2 */
 double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to come */
+typedef struct RtState RtState;
+bool rt_scale_skips(const RtState *state);          /* an update that is not finite, or stops */
+void rt_scale_advance(RtState *state, bool finite); /* to the scale of the next update */
 
 /* ---- core/options.c, help.c, config.c: settings --------------------------------------------- */
 
@@ -195,8 +200,12 @@ typedef struct {
     const char *prompt;          /* generate, with the next two lines */
     int64_t tokens, top_k;
     double temperature;
-    double started;     /* rt_now when the program began */
-    bool help, version; /* print it and stop */
+    double loss_scale;      /* at the start; 0 = no scaling, as in all but fp16 */
+    int64_t scale_interval; /* finite updates until it doubles */
+    const char *nonfinite;  /* "stop" or "skip" */
+    int64_t max_skips;      /* in a row, where no lower scale is left */
+    double started;         /* rt_now when the program began */
+    bool help, version;     /* print it and stop */
 } RtOptions;
 
 typedef enum {
@@ -253,7 +262,6 @@ typedef struct { /* bytes */
     double params, copy, gradients, state, arena, inputs, outputs, total;
 } RtMemory;
 
-typedef struct RtState RtState;
 struct RtState {
     const RtOptions *opt;
     RtData *data;       /* NULL: none is used */
@@ -269,6 +277,9 @@ struct RtState {
     int64_t samples;                  /* of the run, drawn so far */
     int64_t empty;                    /* updates in which a loss had no valid element */
     double best_val;                  /* least loss of a validation; NAN = none yet */
+    double scale;                     /* of the loss; 0 = none */
+    int64_t tracker;                  /* finite updates since it changed */
+    int64_t stuck;                    /* updates skipped in a row with no lower scale left */
 };
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw" };
-/* What the update does with each element, g = factor * d_p. */
+/* What the update does with each element, g = factor * d_p (fp16: without the loss scale). */
 static const char *const update_formula[] = {
     " *   sgd      g = g + decay p;  m = momentum m + g;\n"
     " *            p = p - lr m, or with nesterov p - lr (g + momentum m)\n",
@@ -117,8 +117,10 @@ static void write_step(Emitter *e)
                      "        rt_begin_micro(run, s, micro);\t/* sizes, inputs, first sample */\n");
     write_locals(e, &lines, 8, &count, 1);
     write_call(e, &lines, 8, e->kp->count, "count");
-    text_put(&lines, "    }\n    rt_seed_losses(run, s);"
-                     "\t/* weight / count of the update; 0 if the count is 0 */\n\n");
+    text_put(&lines, "    }\n    rt_seed_losses(run, s);");
+    text_put(&lines, e->p->narrow == DT_F16
+                         ? "\t/* weight / count * loss scale; 0 if the count is 0 */\n\n"
+                         : "\t/* weight / count of the update; 0 if the count is 0 */\n\n");
     text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
                      "        rt_begin_micro(run, s, micro);\n");
     write_locals(e, &lines, 8, head, head[1] ? 2 : 1);
@@ -135,7 +137,8 @@ static void write_step(Emitter *e)
     text_put(&lines, "    rt_end_step(run, s);\t/* counters: updates applied, or skipped */\n");
     text_put(e->out,
              "/* Counts come first, since gradients are divided by those of the whole update. The\n"
-             " * update itself, for each element, with g = factor * d_p:\n");
+             " * update itself, for each element, with g = factor");
+    text_put(e->out, e->p->narrow == DT_F16 ? " / scale * d_p:\n" : " * d_p:\n");
     text_put(e->out, update_formula[train->optimizer]);
     emit_prose(e->out, " * ", " * ", emit_format(e, "%s */\n", update_names(e, train)));
     text_add(e->out, "static void %s_step(RtRun *run, RtStep *s)\n{\n", e->model);

@@ -124,6 +124,12 @@ bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkMa
         ck_add(t, " \"best_val\": null,\n");
     if (c->products != RT_PRODUCTS_UNSET)
         ck_add(t, " \"products\": \"%s\",\n", rt_products_name(c->products));
+    if (isfinite(c->scale))
+        ck_add(t, " \"loss_scale\": %.17g,", c->scale);
+    else
+        ck_add(t, " \"loss_scale\": null,");
+    ck_add(t, " \"scale_tracker\": %lld, \"skips_in_row\": %lld,\n", (long long)c->tracker,
+           (long long)c->stuck);
     add_build(t, m);
     const char *config = c->config ? c->config : "null";
     size_t n = strlen(config);
@@ -171,6 +177,19 @@ static bool get_u64(const char *path, const json_t *root, const char *key, int b
         *to = strtoull(text, &end, base);
     return (text && *text && !*end)
            || ck_wrong(problem, "%s: %s is missing or no number", path, key);
+}
+
+/* Loss scale and skipped updates: all of them, or none in checkpoints of older programs. */
+static bool get_scale(const char *path, const json_t *root, RtCheckpoint *c, CkProblem *problem)
+{
+    const json_t *scale = json_object_get(root, "loss_scale");
+    c->scale = json_is_number(scale) ? json_number_value(scale) : (double)NAN;
+    if (!scale && !json_object_get(root, "scale_tracker") && !json_object_get(root, "skips_in_row"))
+        return true;
+    if (!json_is_null(scale) && !(c->scale >= 0))
+        return ck_wrong(problem, "%s: loss_scale is missing or below 0", path);
+    return get_int(path, root, "scale_tracker", &c->tracker, problem)
+           && get_int(path, root, "skips_in_row", &c->stuck, problem);
 }
 
 static bool get_files(const char *path, json_t *files, CkManifest *manifest, CkProblem *problem)
@@ -232,6 +251,7 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
         || !get_u64(path, root, "seed", 10, &c->seed, problem)
         || !get_u64(path, root, "data_hash", 16, &c->data_hash, problem)
         || !get_u64(path, root, "source_crc", 16, &crc, problem)
+        || !get_scale(path, root, c, problem)
         || !get_files(path, json_object_get(root, "files"), manifest, problem))
         return false;
     manifest->source_crc = (uint32_t)crc;

@@ -8,7 +8,7 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
 {
     if (!m->evaluate)
         rt_fail(RT_EXIT_USAGE, "%s has no loss and no metric to evaluate", m->name);
-    RtCheckpoint c = { .best_val = NAN };
+    RtCheckpoint c = { .best_val = NAN, .scale = NAN };
     const char *dir = rt_config_load(m, o, &c);
     if (m->compute == RT_BF16)
         (void)rt_products_choose(c.products);

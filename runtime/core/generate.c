@@ -211,7 +211,7 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     const char *why = language_find(m, &l);
     if (why)
         rt_fail(RT_EXIT_USAGE, "%s cannot generate: %s", m->name, why);
-    RtCheckpoint c = { .best_val = NAN };
+    RtCheckpoint c = { .best_val = NAN, .scale = NAN };
     const char *dir = rt_config_load(m, o, &c);
     if (m->compute == RT_BF16)
         (void)rt_products_choose(c.products);

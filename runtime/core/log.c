@@ -210,7 +210,10 @@ static void record_step(RtLog *log, const RtModel *m, const RtState *state, cons
     at = json_number(line, at, "lr", s->lr);
     at = json_number(line, at, "grad_norm", s->norm);
     at = json_number(line, at, "seconds", seconds);
-    at += (size_t)snprintf(line + at, LINE - at, ", \"samples\": %lld", (long long)state->samples);
+    at += (size_t)snprintf(line + at, LINE - at, ", \"samples\": %lld, \"skipped\": %lld",
+                           (long long)state->samples, (long long)state->skipped);
+    if (m->compute == RT_F16)
+        at = json_number(line, at, "loss_scale", s->scale);
     write_record(log, line, at);
 }
 

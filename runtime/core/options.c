@@ -51,6 +51,14 @@ const RtOption rt_options[] = {
   "Adam's epsilon", true },
 { "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
   "largest global norm of the gradient", true },
+{ "loss-scale",   RT_OPT_REAL, AT(loss_scale),         TRAIN,      0,        0x1p120,  "X",
+  "factor of the loss at the start, so that gradients fit fp16; 0 = none", true },
+{ "scale-interval", RT_OPT_INT, AT(scale_interval),    TRAIN,      1,        NO_LIMIT, "N",
+  "finite updates until the loss scale doubles", true },
+{ "nonfinite",    RT_OPT_TEXT, AT(nonfinite),          TRAIN,      0,        0,        "HOW",
+  "an update that is not finite: stop the run, or skip it", true },
+{ "max-skips",    RT_OPT_INT,  AT(max_skips),          TRAIN,      1,        NO_LIMIT, "N",
+  "stop at the Nth such update in a row (fp16: at loss scale 1)", true },
 { "eval",         RT_OPT_INT,  AT(train.eval_every),   TRAIN,      0,        NO_LIMIT, "N",
   "validate every N updates and at the end; 0 = never", true },
 { "save",         RT_OPT_INT,  AT(train.save_every),   TRAIN,      0,        NO_LIMIT, "N",
@@ -168,6 +176,8 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return m->train.schedule != RT_CONSTANT;
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
+    if (strcmp(name, "loss-scale") == 0 || strcmp(name, "scale-interval") == 0)
+        return m->compute == RT_F16;
     return true;
 }
 
@@ -184,6 +194,11 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
                 "--%s: the learning rate of %s is constant\nhint: the kind of "
                 "schedule is set in the train block of %s; compile again",
                 name, m->name, m->source);
+    if (strcmp(name, "loss-scale") == 0 || strcmp(name, "scale-interval") == 0)
+        rt_fail(RT_EXIT_USAGE,
+                "--%s: %s computes in %s, and only fp16 needs a loss scale\nhint: for fp16 compile "
+                "again: gradcc --precision=fp16 %s",
+                name, m->name, rt_precision(m), m->source);
     rt_fail(RT_EXIT_USAGE,
             "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
             "optimizer is set in the train block of %s; compile again",
@@ -374,6 +389,10 @@ static RtOptions options_default(const RtModel *m, const char *program)
                     .resume = "none",
                     .tokens = 200,
                     .temperature = 1,
+                    .loss_scale = m->compute == RT_F16 ? 0x1p16 : 0,
+                    .scale_interval = 2000,
+                    .nonfinite = m->compute == RT_F16 ? "skip" : "stop",
+                    .max_skips = 20,
                     .started = rt_now() };
     RtTrain *t = &o.train;
     t->accumulate = t->accumulate > 0 ? t->accumulate : 1;
@@ -501,9 +520,22 @@ __attribute__((noreturn)) static void fail_divide(const RtTrain *t)
             (long long)(down > 0 ? down : t->accumulate), (long long)(down + t->accumulate));
 }
 
+static void check_nonfinite(const RtOptions *o)
+{
+    const char *how = o->nonfinite ? o->nonfinite : "null";
+    if (strcmp(how, "stop") != 0 && strcmp(how, "skip") != 0)
+        rt_fail(RT_EXIT_USAGE, "--nonfinite %s: wants stop or skip", how);
+    if (o->loss_scale > 0 && o->loss_scale < 1)
+        rt_fail(RT_EXIT_USAGE,
+                "--loss-scale %g: wants 1 or more, or 0 for none\nhint: the loss scale "
+                "falls to 1 by itself where gradients overflow",
+                o->loss_scale);
+}
+
 void rt_options_settle(const RtModel *m, RtOptions *o)
 {
     RtTrain *t = &o->train;
+    check_nonfinite(o);
     if (o->command != RT_DO_GENERATE) {
         if (t->batch < 1)
             rt_fail(RT_EXIT_USAGE,

@@ -90,6 +90,7 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     state->opt = o;
     state->data = data;
     state->best_val = NAN;
+    state->scale = m->compute == RT_F16 ? o->loss_scale : 0;
     run->p = rt_alloc(flat, "the parameters");
     if (rt_params_copy_bytes(m) > 0)
         run->p16 = rt_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
@@ -155,7 +156,8 @@ void rt_begin_step(RtRun *run, RtStep *s)
                    .finite = true,
                    .factor = 1,
                    .lr = rt_schedule_lr(t, state->applied),
-                   .applied = state->applied };
+                   .applied = state->applied,
+                   .scale = state->scale > 0 ? state->scale : 1 };
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     run->micro_steps = (int)t->accumulate;
     rt_trace_begin();
@@ -176,9 +178,10 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
 
 void rt_seed_losses(RtRun *run, RtStep *s)
 {
+    const double scale = s->scale > 0 ? s->scale : 1;
     bool empty = false;
     for (int i = 0; i < run->model->n_slots; i++) {
-        s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] : 0;
+        s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] * scale : 0;
         empty = empty || (run->model->slots[i].weight != 0 && !(s->count[i] > 0));
     }
     RtState *state = run->state;
@@ -197,12 +200,12 @@ void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already 
 void rt_end_step(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
-    if (!s->finite) { /* the caller decides: stop, or go on */
-        state->skipped++;
+    if (!s->finite && !rt_scale_skips(state)) /* the caller sees the same step, and stops */
         return;
-    }
+    rt_scale_advance(state, s->finite);
     state->step++;
-    state->applied++;
+    state->applied += s->finite;
+    state->skipped += !s->finite;
     state->samples += state->opt->train.batch;
 }
 
@@ -375,6 +378,9 @@ int rt_run_save(RtRun *run, const char *dir)
         .vocab = rt_data_vocab(state->data),
         .config = config,
         .products = run->model->compute == RT_BF16 ? rt_products_now() : RT_PRODUCTS_UNSET,
+        .scale = run->model->compute == RT_F16 ? state->scale : (double)NAN,
+        .tracker = state->tracker,
+        .stuck = state->stuck,
     };
     const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, state->n_states, &c,
                                           state->opt->train.keep);
@@ -412,6 +418,12 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
         state->skipped = c->skipped;
         state->samples = c->samples;
         state->best_val = c->best_val;
+        state->stuck = c->stuck;
+        const bool given = (state->opt->given >> rt_option_index("loss-scale") & 1u) != 0;
+        if (run->model->compute == RT_F16 && !given && !isnan(c->scale)) {
+            state->scale = c->scale;
+            state->tracker = c->tracker;
+        }
     }
     return dir;
 }

@@ -117,8 +117,11 @@ static void check_newest(const Train *t, int64_t step)
 
 static void print_resume(const char *dir, const RtCheckpoint *c)
 {
-    printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn\n", dir,
+    printf("resume   %s: step %lld (%lld updates applied), %lld samples drawn", dir,
            (long long)c->step, (long long)c->applied, (long long)c->samples);
+    if (c->scale > 0)
+        printf(", loss scale %g", c->scale);
+    printf("\n");
 }
 
 /* The settings are those of the newest checkpoint that is whole; it alone is loaded then. */
@@ -126,7 +129,7 @@ static void adopt_checkpoint(Train *t)
 {
     if (!t->from)
         return;
-    RtCheckpoint c = { .best_val = NAN };
+    RtCheckpoint c = { .best_val = NAN, .scale = NAN };
     const char *dir = rt_run_find(t->m, t->from, 2, &c);
     if (!dir)
         rt_fail(RT_EXIT_FAIL, "--resume %s: there is no checkpoint", t->from);
@@ -185,6 +188,13 @@ static void print_compute(const Train *t)
            rt_precision(t->m));
     if (t->m->compute != RT_BF16) {
         printf("in fp32, unpacked block by block\n");
+        if (t->o->loss_scale > 0)
+            printf(
+                "scale    of the loss: from %.0f; %lld finite updates double it, one that is not "
+                "halves it and is skipped\n",
+                t->o->loss_scale, (long long)t->o->scale_interval);
+        else
+            printf("scale    none: small gradients may be 0 in fp16\n");
         return;
     }
     const RtProducts now = rt_products_choose(t->products);
@@ -379,22 +389,46 @@ static const char *first_bad(const Train *t, const char *crash)
                   shell_word(t->o->program), shell_word(crash)));
 }
 
+/* Of updates that were skipped before this one; kept by rt_keep. */
+static const char *skips_text(const RtState *state)
+{
+    if (state->stuck == 0)
+        return "";
+    return rt_keep(rt_printf("%lld updates in a row were skipped before it%s, and --max-skips is "
+                             "%lld\n",
+                             (long long)state->stuck, state->scale > 0 ? " at loss scale 1" : "",
+                             (long long)state->opt->max_skips));
+}
+
+static void warn_skipped(const RtState *state, const RtStep *s, const RtMeans *means)
+{
+    const long long step = (long long)state->step;
+    if (state->scale > 0 && state->scale < s->scale)
+        rt_warn("step %lld is skipped: gradients beyond fp16 at loss scale %g (loss %g); the scale "
+                "is %g now",
+                step, s->scale, means->loss, state->scale);
+    else
+        rt_warn("step %lld is skipped: the loss is %g and gradients are not finite (%lld in a row; "
+                "%lld stop the run)",
+                step, means->loss, (long long)state->stuck, (long long)state->opt->max_skips);
+}
+
 __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *means)
 {
     RtState *state = t->run->state;
     char bad[4 * RT_NAME_TEXT];
-    state->skipped--; /* saved as before the step */
     bad_gradients(t->run, bad, sizeof bad);
     char *dir = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
     if (dir)
         make_directories(dir);
     const bool saved = dir && rt_run_save(t->run, dir) == 0;
     rt_fail(RT_EXIT_FAIL,
-            "step %lld: the loss is %g and gradients that are not finite: %s\n"
+            "step %lld: the loss is %g and gradients that are not finite: %s\n%s"
             "the parameters are as before the step; %s%s\nhint: a lower --lr, a longer --warmup; "
             "log, sqrt or division at 0 in the model%s",
-            (long long)state->step + 1, means->loss, bad, saved ? "saved in " : "nothing was saved",
-            saved ? dir : "", first_bad(t, saved ? dir : NULL));
+            (long long)state->step + 1, means->loss, bad, skips_text(state),
+            saved ? "saved in " : "nothing was saved", saved ? dir : "",
+            first_bad(t, saved ? dir : NULL));
 }
 
 static int stop_by_signal(Train *t, int number)
@@ -424,6 +458,8 @@ static void finish(Train *t, const RtMeans *last)
     else if (isfinite(state->best_val))
         printf(", best %.4f", state->best_val);
     printf("\n");
+    if (state->skipped)
+        printf("skipped  %lld updates that were not finite\n", (long long)state->skipped);
     if (state->empty)
         printf("empty    %lld updates had no element that counts in the loss\n",
                (long long)state->empty);
@@ -481,7 +517,7 @@ static void prepare(Train *t)
     t->run = rt_run_create(m, o, t->data, use);
     const char *loaded = NULL;
     if (t->from) {
-        RtCheckpoint c = { .best_val = NAN };
+        RtCheckpoint c = { .best_val = NAN, .scale = NAN };
         loaded = rt_run_load(t->run, t->from, true, &c);
         if (!loaded)
             rt_fail(RT_EXIT_FAIL, "--resume %s: the checkpoint is gone", t->from);
@@ -531,10 +567,13 @@ static int train(const RtModel *m, RtOptions *o)
 
     while (state->step < o->train.steps) {
         RtStep s;
+        const int64_t before = state->step;
         const double start = rt_now();
         means = rt_run_step(t.run, &s);
-        if (!s.finite)
+        if (!s.finite && state->step == before)
             stop_nonfinite(&t, &means);
+        if (!s.finite)
+            warn_skipped(state, &s, &means);
         rt_log_step(&t.log, t.run, &s, &means, rt_now() - start);
         const bool last = state->step == o->train.steps;
         if (o->train.eval_every > 0 && (last || state->step % o->train.eval_every == 0))

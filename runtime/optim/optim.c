@@ -4,7 +4,8 @@
  * flat buffer is cut into pieces that depend on the model table alone; a piece is summed in a fixed
  * order and the sums of pieces are added in a fixed tree, so no result depends on the thread count.
  * One pass per update: every element of p, m, v and the gradient is read and written once, and the
- * 16-bit copy of p, where there is one, is written beside it.
+ * 16-bit copy of p, where there is one, is written beside it. Gradients stay multiplied by the loss
+ * scale: the norm is divided by it, and the update reads factor / scale times the gradient.
  *
  *     sgd     g += decay p;  m = momentum m + g;  p -= lr (g + momentum m if nesterov, else m)
  *     adam    g += decay p, then as adamw without decay
@@ -112,6 +113,9 @@ static double sum_tree(const double *x, int n)
     return n == 1 ? x[0] : sum_tree(x, n / 2) + sum_tree(x + n / 2, n - n / 2);
 }
 
+/* What the gradients were multiplied with. */
+static double scale_of(const RtStep *s) { return s->scale > 0 ? s->scale : 1; }
+
 static double squares_all(const RtRun *run, double scale)
 {
     const RtState *state = run->state;
@@ -133,7 +137,7 @@ void rt_finite_and_norm(RtRun *run, RtStep *s)
         scale = 0x1p-600;
         squares = squares_all(run, scale);
     }
-    s->norm = sqrt(squares) / scale;
+    s->norm = sqrt(squares) / scale / scale_of(s);
     bool finite = isfinite(squares) != 0;
     for (int i = 0; i < run->model->n_slots; i++)
         if (run->model->slots[i].weight != 0 && !isfinite(s->sum[i]))
@@ -259,7 +263,7 @@ static void update_all(RtRun *run, const RtStep *s, bool decoupled)
     const RtTrain *t = &run->state->opt->train;
     const double applied = (double)(s->applied + 1);
     const Update u = {
-        .factor = s->factor,
+        .factor = s->factor / scale_of(s),
         .lr = s->lr,
         .decay = t->weight_decay,
         .momentum = t->momentum,

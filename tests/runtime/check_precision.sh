@@ -43,6 +43,30 @@ for kind in bf16 fp16; do
         ./$kind --out $kind.two --resume $kind.one/step-00000050 --steps 60 > two.out
     same "$kind-resume-is-exact" $kind.one/step-00000060 $kind.two/step-00000060
 done
+says loss-scale "scale    of the loss: from 65536; 2000 finite updates double it" ./fp16 --dry-run --out none
+says no-loss-scale "scale    none: small gradients may be 0 in fp16" ./fp16 --loss-scale 0 --dry-run --out none
+says loss-scale-help "--loss-scale X" ./fp16 --help
+./fp16 --loss-scale 0.5 --out none > said.out 2> said.err
+[ $? = 2 ] && grep -qF -- '--loss-scale 0.5: wants 1 or more, or 0 for none' said.err && ok small-loss-scale ||
+    bad small-loss-scale "$(tail -n 1 said.err)"
+
+# Gradients in 32 bits are in range at all these scales, so that parameters are the same to the bit.
+for scale in 1 1024 0; do ./fp16 --loss-scale $scale --out scale.$scale --clip 0.5 > scale.out || bad trains "scale $scale"; done
+for scale in 1024 0; do same scale-$scale-is-exact scale.1/step-00000400 scale.$scale/step-00000400; done
+norms() { sed -n 's/.*"grad_norm": \([^,]*\).*/\1/p' $1/metrics.jsonl | cksum; }
+[ "$(norms scale.1)" = "$(norms scale.1024)" ] && ok norm-without-scale || bad norm-without-scale "norms differ"
+
+# Resume inside an interval: the same scale and the same count to the next growth.
+./fp16 --scale-interval 7 --out grow.one --steps 60 --save 25 > one.out &&
+    ./fp16 --out grow.two --resume grow.one/step-00000050 --steps 60 > two.out
+says resume-tells-scale "loss scale 8.38861e+06" \
+    ./fp16 --out none --resume grow.one/step-00000050 --steps 60 --dry-run
+for run in one two; do grep -q '"loss_scale": 16777216, "scale_tracker": 4,' grow.$run/step-00000060/manifest.json &&
+    ok resume-scale-$run || bad resume-scale-$run "$(grep loss_scale grow.$run/step-00000060/manifest.json)"; done
+./fp16 --out grow.three --resume grow.one/step-00000050 --steps 52 --loss-scale 8 > three.out
+grep -q '"loss_scale": 8, "scale_tracker": 2,' grow.three/step-00000052/manifest.json && ok resume-new-scale ||
+    bad resume-new-scale "$(grep loss_scale grow.three/step-00000052/manifest.json)"
+
 grep -q '^compute' fp32.out && bad fp32-has-no-copy "it says so" || ok fp32-has-no-copy
 says fp16-compute "compute  fp16 beside fp32 parameters, gradients and optimizer; products in fp32, unpacked block by block" \
     ./fp16 --dry-run --out none

@@ -60,6 +60,9 @@ static int save_at(const char *dir, int64_t step, int64_t keep)
                              .seed = UINT64_MAX - 1,
                              .data_hash = 0xfedcba9876543210u,
                              .best_val = 1.0 / 3,
+                             .scale = 512,
+                             .tracker = 7,
+                             .stuck = 2,
                              .vocab = "[\"\\u0000\",\"\\\"\",\"é\"]",
                              .config = "{\"lr\":0.001}" };
     return rt_checkpoint_save(dir, &model, b.p, state, 2, &c, keep);
@@ -85,7 +88,7 @@ static int64_t load_from(const char *path)
     }
     assert_true(c.applied == c.step - 1 && c.skipped == 1 && c.samples == c.step * 12);
     assert_true(c.seed == UINT64_MAX - 1 && c.data_hash == 0xfedcba9876543210u
-                && c.best_val == 1.0 / 3);
+                && c.best_val == 1.0 / 3 && c.scale == 512 && c.tracker == 7 && c.stuck == 2);
     assert_string_equal(c.vocab, "[\"\\u0000\",\"\\\"\",\"é\"]");
     assert_non_null(strstr(c.config, "\"lr\""));
     rt_free((void *)(uintptr_t)c.vocab);
@@ -303,6 +306,10 @@ static void a_wrong_manifest(void **unused)
         { "\"bytes\"", "\"bites\"", "the entry of file" },
         { "\"step\"", "\"stop\"", "step is missing or no count" },
         { "\"seed\"", "\"seat\"", "seed is missing or no number" },
+        { "\"loss_scale\": 512", "\"loss_scale\": -12", "loss_scale is missing or below 0" },
+        { "\"loss_scale\"", "\"loss_scene\"", "loss_scale is missing or below 0" },
+        { "\"scale_tracker\"", "\"scale_tricker\"", "scale_tracker is missing or no count" },
+        { "\"skips_in_row\": 2", "\"skips_in_row\": x", "manifest.json:" },
     };
     LoadTry try = { .path = "run/step-00000010" };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

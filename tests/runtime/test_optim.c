@@ -162,6 +162,71 @@ static void adam_step_size(void **unused)
     }
 }
 
+/* Adam's bias correction follows the updates that were applied: with a constant gradient each has
+   size lr, and skipped ones between them change no bit. */
+static void skipped_updates_do_not_count(void **unused)
+{
+    RT_UNUSED(unused);
+    const RtTrain t = { .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .clip = 0.5 };
+    Fixture *const both[] = { fixture(RT_F64, t), fixture(RT_F64, t) };
+    for (int k = 0; k < 2; k++) {
+        Fixture *f = both[k];
+        f->opt.nonfinite = "skip";
+        f->opt.max_skips = 20;
+    }
+    for (int n = 1; n <= 100; n++)
+        for (int k = 0; k < 2; k++) {
+            Fixture *f = both[k];
+            const double before = value(f->run.p, 0);
+            for (int bad = k * (n % 3); bad >= 0; bad--) {
+                set(f->run.d_p, 0, bad ? (double)NAN : 0.25);
+                RtStep s = { .lr = 0.01, .applied = f->state.applied };
+                rt_finite_and_norm(&f->run, &s);
+                rt_clip(&f->run, &s);
+                rt_update_adamw(&f->run, &s);
+                rt_end_step(&f->run, &s);
+            }
+            assert_int_equal(f->state.applied, n);
+            assert_true(fabs(before - value(f->run.p, 0) - 0.01) < 1e-9);
+            assert_memory_equal(f->run.p, both[0]->run.p, N * sizeof(double));
+        }
+    assert_true(both[0]->state.skipped == 0 && both[1]->state.skipped == 100);
+    assert_int_equal(both[1]->state.step, 200);
+}
+
+/* Clip and update see the gradient without the scale: scales that are powers of two change no bit.
+   The gradient itself stays as it is. */
+static void scale_changes_no_bit(void **unused)
+{
+    RT_UNUSED(unused);
+    static const RtTrain rules[] = { { .optimizer = RT_SGD, .momentum = 0.9, RULES },
+                                     { .optimizer = RT_ADAM, RULES },
+                                     { .optimizer = RT_ADAMW, RULES } };
+    static const double scales[] = { 1, 1024, 65536 };
+    for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+        Fixture *f[3];
+        for (int i = 0; i < 3; i++) {
+            f[i] = fixture(RT_F32, rules[k]);
+            for (int step = 0; step < 3; step++) {
+                gradient(f[i], step);
+                for (ptrdiff_t j = 0; j < N; j++)
+                    set(f[i]->run.d_p, j, value(f[i]->run.d_p, j) * scales[i]);
+                RtStep s = { .lr = 0.1, .applied = step, .scale = scales[i] };
+                rt_finite_and_norm(&f[i]->run, &s);
+                rt_clip(&f[i]->run, &s);
+                assert_true(s.finite && s.norm > 1 && s.norm < 2 && s.factor == 0.5 / s.norm);
+                const double g = value(f[i]->run.d_p, 1);
+                (rules[k].optimizer == RT_SGD    ? rt_update_sgd
+                 : rules[k].optimizer == RT_ADAM ? rt_update_adam
+                                                 : rt_update_adamw)(&f[i]->run, &s);
+                assert_true(value(f[i]->run.d_p, 1) == g);
+            }
+            assert_memory_equal(f[i]->run.p, f[0]->run.p, N * sizeof(float));
+            assert_memory_equal(f[i]->state.m, f[0]->state.m, N * sizeof(float));
+        }
+    }
+}
+
 static void norm_and_clip(void **unused)
 {
     RT_UNUSED(unused);
@@ -296,6 +361,8 @@ int main(void)
         cmocka_unit_test(adam),
         cmocka_unit_test(adamw),
         cmocka_unit_test(adam_step_size),
+        cmocka_unit_test(skipped_updates_do_not_count),
+        cmocka_unit_test(scale_changes_no_bit),
         cmocka_unit_test(norm_and_clip),
         cmocka_unit_test(norm_beyond_the_range_of_squares),
         cmocka_unit_test(nothing_moves_unless_finite),

@@ -168,6 +168,9 @@ static void seeds_are_weight_over_count(void **unused)
     rt_seed_losses(run, &s);
     assert_true(s.seed[0] == 0.5 && s.seed[1] == 0 && s.seed[2] == 0);
     assert_int_equal(run->state->empty, 1);
+    s.scale = 1024;
+    rt_seed_losses(run, &s);
+    assert_true(s.seed[0] == 512 && s.seed[1] == 0);
     const RtMeans means = rt_run_means(&model, &s);
     assert_true(means.loss == 3 && means.mean[0] == 1.5 && isnan(means.mean[1]));
     assert_true(isnan(means.metric[0]));

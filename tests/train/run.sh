@@ -115,6 +115,34 @@ elif "$GRADCC" --precision=fp64 $small -D rate=0.1 "$root/models/chargpt.model" 
 else bad same-masks "does not compile"
 fi
 
+# ---- fp16: gradients below its range need the loss scale ----------------------------------------
+
+awk 'BEGIN { srand(4); for (i = 0; i < 200; i++) { a = rand() - 0.5; b = rand() - 0.5
+    printf "%.4f,%.4f,%.4f,%.4f,%d\n", a, b, rand() - 0.5, rand() - 0.5, (a > 0) + (b > a) } }' > small.csv
+if "$GRADCC" --precision=fp16 "$here/small.model" -o small16 >&2 && "$GRADCC" "$here/small.model" -o small32 >&2; then
+    ./small32 --out small.32 > small.log 2>&1 && ./small16 --out small.16 > small.log 2>&1 &&
+        ./small16 --loss-scale 0 --out small.0 > small.log 2>&1 || bad small "$(tail -n 1 small.log)"
+    a=$(last train/loss small.32/metrics.jsonl) b=$(last train/loss small.16/metrics.jsonl)
+    if awk "BEGIN { a = ${a:-1}; b = ${b:-2}; exit !(a < 7e-8 && (a - b)^2 < 1e-4 * a * a) }"; then ok fp16-with-scale
+    else bad fp16-with-scale "loss $b, in fp32 $a"; fi
+    b=$(last train/loss small.0/metrics.jsonl)
+    if [ "$(last grad_norm small.0/metrics.jsonl)" = 0 ] && awk "BEGIN { exit !(${b:-0} > 1e-7) }"; then ok fp16-without-scale
+    else bad fp16-without-scale "it trains: loss $b"; fi
+
+    # The scale doubles every other update until gradients overflow: such updates are skipped, and a
+    # resume inside an interval gives the same bytes and the same scale.
+    grow="--scale-interval 2 --loss-scale 1e9 --steps 90 --save 45"
+    ./small16 $grow --out grown > grown.log 2>&1 &&
+        ./small16 --resume grown/step-00000045 --steps 90 --out again > again.log 2>&1 || bad fp16-overflow "$(tail -n 1 grown.log)"
+    n=$(last skipped grown/metrics.jsonl)
+    if [ "${n:-0}" -gt 2 ] && grep -q 'is skipped: gradients beyond fp16 at loss scale' grown.log; then ok fp16-overflow
+    else bad fp16-overflow "${n:-no} skipped updates"; fi
+    same fp16-resume grown/step-00000090 again/step-00000090
+    for f in grown again; do sed -n '/"step"/p; /loss_scale/p; /skips_in_row/p' $f/step-00000090/manifest.json > $f.scale; done
+    if cmp -s grown.scale again.scale; then ok fp16-resume-scale; else bad fp16-resume-scale "$(cat again.scale)"; fi
+else bad small "does not compile"
+fi
+
 # ---- interruption ------------------------------------------------------------------------------
 
 ./gpt $common --out interrupted --steps 100000 --save 100000 > interrupted.log 2>&1 &
