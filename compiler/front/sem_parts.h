@@ -382,7 +382,7 @@ void sem_metric_statement(Sem *s, const Ast *a);
 void sem_output_statement(Sem *s, const Ast *a);
 void sem_mark_used(Sem *s); /* what the loss reaches */
 
-/* ---- sem_train.c, sem_data.c: the train block ---------------------------------------------- */
+/* ---- sem_train.c, sem_schedule.c, sem_data.c: the train block -------------------------------- */
 
 void sem_train(Sem *s, const Ast *train); /* NULL: the defaults */
 const char *setting_key(Sem *s, int k);   /* "batch"; NULL behind the last */
@@ -396,5 +396,10 @@ typedef struct {
     const Ast *value[8];
 } TrainCall;
 bool train_call(Sem *s, const Ast *a, TrainCall *call);
+const char *train_called(const Ast *a); /* the name in name(...), NULL if it is no such call */
+/* Is `name` the k-th of the blank-separated names? -1 when it is none. */
+int train_word(const char *names, const char *name);
+void train_suggest(Sem *s, Diag *d, const char *word, const char *names); /* the nearest of them */
+void sem_train_rate(Sem *s, const Ast *a); /* sem_schedule.c: of lr: ... */
 
 #endif

@@ -1,7 +1,8 @@
-/* sem_train.c -- the train block: optimizer, schedule, numbers of a run.
+/* sem_train.c -- the train block: optimizer, numbers of a run.
  *
  * In: settings `key = value`. Out: a CheckedTrain with every value given or its default. Every key
- * is known, every number in its range. The data setting is in sem_data.c.
+ * is known, every number in its range. The data setting is in sem_data.c, the rate in
+ * sem_schedule.c.
  */
 #include "front/sem_parts.h"
 
@@ -36,8 +37,7 @@ bool train_number(Sem *s, const Ast *a, const char *what, double least, double m
     return false;
 }
 
-/* Is `name` the k-th of the blank-separated names? -1 when it is none. */
-static int name_index(const char *names, const char *name)
+int train_word(const char *names, const char *name)
 {
     size_t len = strlen(name);
     int k = 0;
@@ -50,7 +50,7 @@ static int name_index(const char *names, const char *name)
     return -1;
 }
 
-static void suggest_word(Sem *s, Diag *d, const char *word, const char *names)
+void train_suggest(Sem *s, Diag *d, const char *word, const char *names)
 {
     VEC(const char *) list = { 0 };
     for (const char *p = names; *p;) {
@@ -66,10 +66,10 @@ bool train_call(Sem *s, const Ast *a, TrainCall *call)
     int next = 0;
     for (int i = 0; i < a->args.len; i++) {
         const Ast *arg = a->args.at[i];
-        int k = arg->name ? name_index(call->names, arg->name) : next++;
+        int k = arg->name ? train_word(call->names, arg->name) : next++;
         if (k < 0) {
             Diag *d = sem_error(s, arg->at, "%s has no argument %s", a->left->name, arg->name);
-            suggest_word(s, d, arg->name, call->names);
+            train_suggest(s, d, arg->name, call->names);
             return false;
         }
         if (!arg->name && k >= call->places) {
@@ -86,50 +86,12 @@ bool train_call(Sem *s, const Ast *a, TrainCall *call)
     return true;
 }
 
-static const char *called(const Ast *a)
+const char *train_called(const Ast *a)
 {
     return a->kind == AST_CALL && a->left->kind == AST_NAME ? a->left->name : NULL;
 }
 
-/* ---- optimizer and schedule ---------------------------------------------------------------- */
-
-static void schedule(Sem *s, const Ast *a)
-{
-    CheckedTrain *t = &s->out->train;
-    const char *name = called(a);
-    TrainCall c = { .names = "lr end warmup steps", .places = 2 };
-    t->schedule = SEM_CONSTANT;
-    if (!name) {
-        train_number(s, a, "lr", 0, HUGE_VAL, &t->lr);
-        t->lr_end = t->lr;
-        return;
-    }
-    int kind = name_index("constant linear cosine", name);
-    if (kind < 0) {
-        Diag *d = sem_error(s, a->span, "unknown schedule %s: constant, linear or cosine wanted",
-                            name);
-        suggest_word(s, d, name, "constant linear cosine");
-        return;
-    }
-    t->schedule = kind == 0 ? SEM_CONSTANT : kind == 1 ? SEM_LINEAR : SEM_COSINE;
-    if (!train_call(s, a, &c))
-        return;
-    if (!c.value[0]) {
-        sem_error(s, a->span, "%s needs the rate: %s(1e-3)", name, name);
-        return;
-    }
-    if (!train_number(s, c.value[0], "lr", 0, HUGE_VAL, &t->lr))
-        return;
-    t->lr_end = kind == 0 ? t->lr : kind == 1 ? 0 : 0.1 * t->lr;
-    if (c.value[1] && kind == 0)
-        sem_error(s, c.value[1]->span, "a constant rate has no end");
-    else if (c.value[1])
-        train_number(s, c.value[1], "end", 0, HUGE_VAL, &t->lr_end);
-    if (c.value[2])
-        train_whole(s, c.value[2], "warmup", 0, &t->warmup);
-    if (c.value[3])
-        train_whole(s, c.value[3], "steps", 1, &t->decay_steps);
-}
+/* ---- optimizer ----------------------------------------------------------------------------- */
 
 static void betas(Sem *s, const Ast *a)
 {
@@ -153,15 +115,15 @@ static void optimizer(Sem *s, const Ast *a)
     static const char *const arguments[] = { "lr momentum nesterov weight_decay", "lr betas eps",
                                              "lr betas eps weight_decay" };
     CheckedTrain *t = &s->out->train;
-    const char *name = called(a);
-    int kind = name ? name_index("sgd adam adamw", name) : -1;
+    const char *name = train_called(a);
+    int kind = name ? train_word("sgd adam adamw", name) : -1;
     if (kind < 0) {
         if (!name) {
             sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
             return;
         }
         Diag *d = sem_error(s, a->span, "unknown optimizer %s: sgd, adam or adamw wanted", name);
-        suggest_word(s, d, name, "sgd adam adamw");
+        train_suggest(s, d, name, "sgd adam adamw");
         return;
     }
     TrainCall c = { .names = arguments[kind], .places = 1 };
@@ -170,7 +132,7 @@ static void optimizer(Sem *s, const Ast *a)
     if (!train_call(s, a, &c))
         return;
     if (c.value[0])
-        schedule(s, c.value[0]);
+        sem_train_rate(s, c.value[0]);
     else
         sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", name, name);
     if (kind == 0) {
@@ -284,7 +246,7 @@ static bool hint_argument(Diag *d, const Ast *a)
         { "epochs epoch", "steps = ...: the number of updates" },
     };
     for (size_t i = 0; i < sizeof homes / sizeof homes[0]; i++) {
-        if (name_index(homes[i].names, a->name) < 0)
+        if (train_word(homes[i].names, a->name) < 0)
             continue;
         const char *form = homes[i].form, *hole = strstr(form, "%s");
         if (hole)
@@ -300,12 +262,12 @@ static void precision(Sem *s, const Ast *a)
 {
     static const char words[] = "fp32 fp64 bf16 fp16";
     const char *name = a->kind == AST_NAME ? a->name : NULL;
-    s->out->train.precision = name ? name_index(words, name) : -1;
+    s->out->train.precision = name ? train_word(words, name) : -1;
     if (s->out->train.precision >= 0)
         return;
     Diag *d = sem_error(s, a->span, "precision is one of fp32, fp64, bf16 and fp16");
     if (name)
-        suggest_word(s, d, name, words);
+        train_suggest(s, d, name, words);
 }
 
 static void read_setting(Sem *s, const Ast *a)
@@ -317,7 +279,7 @@ static void read_setting(Sem *s, const Ast *a)
         sem_error(s, a->at, "%s has no block", a->name);
         return;
     }
-    switch (name_index(setting_keys, a->name)) {
+    switch (train_word(setting_keys, a->name)) {
     case 0: sem_train_data(s, a); break;
     case 1: train_whole(s, v, "batch", 1, &t->batch); break;
     case 2: train_whole(s, v, "accumulate", 1, &t->accumulate); break;
@@ -342,7 +304,7 @@ static void read_setting(Sem *s, const Ast *a)
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))
             break;
-        suggest_word(s, d, a->name, setting_keys);
+        train_suggest(s, d, a->name, setting_keys);
         sem_hint(d, "the settings are %s", setting_keys);
     }
     }
@@ -397,7 +359,7 @@ static void read_settings(Sem *s, const Ast *train, const Ast *set[SETTINGS_MAX]
         const Ast *a = train->items.at[i];
         if (a->kind != AST_SETTING || a->value->kind == AST_BAD)
             continue;
-        int k = name_index(setting_keys, a->name);
+        int k = train_word(setting_keys, a->name);
         if (k >= 0 && set[k]) {
             sem_error(s, a->at, "%s is set twice", a->name);
             continue;
