@@ -191,8 +191,10 @@ static void print_compute(const Train *t)
         if (t->o->loss_scale > 0)
             printf(
                 "scale    of the loss: from %.0f; %lld finite updates double it, one that is not "
-                "halves it and is skipped\n",
-                t->o->loss_scale, (long long)t->o->scale_interval);
+                "%s\n",
+                t->o->loss_scale, (long long)t->o->scale_interval,
+                strcmp(t->o->nonfinite, "skip") == 0 ? "halves it and is skipped"
+                                                     : "stops the run");
         else
             printf("scale    none: small gradients may be 0 in fp16\n");
         return;
@@ -404,9 +406,10 @@ static void warn_skipped(const RtState *state, const RtStep *s, const RtMeans *m
 {
     const long long step = (long long)state->step;
     if (state->scale > 0 && state->scale < s->scale)
-        rt_warn("step %lld is skipped: gradients beyond fp16 at loss scale %g (loss %g); the scale "
-                "is %g now",
-                step, s->scale, means->loss, state->scale);
+        rt_warn(
+            "step %lld is skipped: the loss is %g and gradients at loss scale %g are not finite; "
+            "the scale is %g now",
+            step, means->loss, s->scale, state->scale);
     else
         rt_warn("step %lld is skipped: the loss is %g and gradients are not finite (%lld in a row; "
                 "%lld stop the run)",
@@ -459,7 +462,8 @@ static void finish(Train *t, const RtMeans *last)
         printf(", best %.4f", state->best_val);
     printf("\n");
     if (state->skipped)
-        printf("skipped  %lld updates that were not finite\n", (long long)state->skipped);
+        printf("skipped  %lld update%s, not finite\n", (long long)state->skipped,
+               state->skipped == 1 ? "" : "s");
     if (state->empty)
         printf("empty    %lld updates had no element that counts in the loss\n",
                (long long)state->empty);

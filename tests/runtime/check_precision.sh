@@ -45,6 +45,7 @@ for kind in bf16 fp16; do
 done
 says loss-scale "scale    of the loss: from 65536; 2000 finite updates double it" ./fp16 --dry-run --out none
 says no-loss-scale "scale    none: small gradients may be 0 in fp16" ./fp16 --loss-scale 0 --dry-run --out none
+says loss-scale-stop "one that is not stops the run" ./fp16 --nonfinite stop --dry-run --out none
 says loss-scale-help "--loss-scale X" ./fp16 --help
 ./fp16 --loss-scale 0.5 --out none > said.out 2> said.err
 [ $? = 2 ] && grep -qF -- '--loss-scale 0.5: wants 1 or more, or 0 for none' said.err && ok small-loss-scale ||

@@ -131,12 +131,18 @@ if "$GRADCC" --precision=fp16 "$here/small.model" -o small16 >&2 && "$GRADCC" "$
 
     # The scale doubles every other update until gradients overflow: such updates are skipped, and a
     # resume inside an interval gives the same bytes and the same scale.
-    grow="--scale-interval 2 --loss-scale 1e9 --steps 90 --save 45"
+    grow="--scale-interval 2 --loss-scale 1e9 --steps 90 --save 44"
     ./small16 $grow --out grown > grown.log 2>&1 &&
-        ./small16 --resume grown/step-00000045 --steps 90 --out again > again.log 2>&1 || bad fp16-overflow "$(tail -n 1 grown.log)"
+        ./small16 --resume grown/step-00000044 --steps 90 --out again > again.log 2>&1 || bad fp16-overflow "$(tail -n 1 grown.log)"
     n=$(last skipped grown/metrics.jsonl)
-    if [ "${n:-0}" -gt 2 ] && grep -q 'is skipped: gradients beyond fp16 at loss scale' grown.log; then ok fp16-overflow
+    if [ "${n:-0}" -gt 2 ] && grep -q 'are not finite; the scale is 1.6384e+13 now' grown.log; then ok fp16-overflow
     else bad fp16-overflow "${n:-no} skipped updates"; fi
+    sed '1,$s/^[^,]*/1e5/' small.csv > large.csv         # beyond fp16 whatever the scale is
+    ./small16 --data large.csv --out large > large.log 2>&1
+    if [ $? = 1 ] && grep -q '^error: step 36: ' large.log && [ -e large/crash/step-00000035 ] &&
+        grep -q '^19 updates in a row were skipped before it at loss scale 1, and --max-skips is 20' large.log; then ok fp16-gives-up
+    else bad fp16-gives-up "$(tail -n 4 large.log)"; fi
+    grep -q '"scale_tracker": 1,' grown/step-00000044/manifest.json || bad fp16-resume 'step 44 is not inside an interval'
     same fp16-resume grown/step-00000090 again/step-00000090
     for f in grown again; do sed -n '/"step"/p; /loss_scale/p; /skips_in_row/p' $f/step-00000090/manifest.json > $f.scale; done
     if cmp -s grown.scale again.scale; then ok fp16-resume-scale; else bad fp16-resume-scale "$(cat again.scale)"; fi
