@@ -145,8 +145,12 @@ static int run(Context *cx, int argc, char **argv)
     const char *no_colour = getenv("NO_COLOR");
     cx->colour = opt.colour >= 0 ? opt.colour : isatty(STDERR_FILENO) && !(no_colour && *no_colour);
     const int answered = answer(cx, &opt);
-    if (answered >= 0)
-        return answered;
+    if (answered >= 0) {
+        const Text rest = text_new(cx->arena); /* what stdio still holds goes out here */
+        const int code = deliver(cx, NULL, &rest) ? answered : EXIT_MISTAKE;
+        diag_flush(cx, stderr);
+        return code;
+    }
     if (opt.input == NULL)
         return usage("no model given (gradcc --help)");
     const char *wrong = pipeline_check_names(cx, &opt);

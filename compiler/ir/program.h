@@ -131,12 +131,6 @@ typedef struct {              /* a constant that is no size */
     Span span;
 } FixedValue;
 
-typedef struct { /* one graph and plan */
-    Graph *graph;
-    const char *name;
-    bool training;
-} Phase;
-
 struct Program {
     Context *cx;
     Dims *dims;

@@ -300,10 +300,10 @@ static Node *read_operand(Reader *r, Scope *s)
     Bound *b = r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE ? map_get(s->names, r->tok.text)
                                                                    : NULL;
     if (!b) {
-        fail(r, r->tok.span,
-             r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE ? "no value %s comes before"
-                                                                 : "a value is wanted here%s",
-             r->tok.text && r->tok.kind != TOK_MARK ? r->tok.text : "");
+        if (r->tok.kind == TOK_WORD || r->tok.kind == TOK_VALUE)
+            fail(r, r->tok.span, "no value %s comes before", r->tok.text);
+        else
+            fail(r, r->tok.span, "a value is wanted here");
         return NULL;
     }
     next(r);
