@@ -15,11 +15,13 @@
 #define NONE(text)    .deriv = DERIV_NONE, .why = text
 
 const OpRow op_table[OP_COUNT] = {
-#define OP(tag_, name_, in_, class_, shape_, deriv_, eval_, expand_, c_, cuda_, cost_, meaning_)   \
+#define OP(tag_, name_, in_, class_, policy_, shape_, deriv_, eval_, expand_, c_, cuda_, cost_,    \
+           meaning_)                                                                               \
     [OP_##tag_] = { .tag = #tag_,                                                                  \
                     .name = name_,                                                                 \
                     .arity = in_,                                                                  \
                     .class = CLASS_##class_,                                                       \
+                    .policy = POLICY_##policy_,                                                    \
                     .shape = shape_,                                                               \
                     deriv_,                                                                        \
                     .eval = eval_,                                                                 \

@@ -20,6 +20,18 @@ typedef enum {
     CLASS_STRUCT,   /* LOOP RESULT */
 } OpClass;
 
+/* How an op computes in a program whose values may lie in 16 bits. All sums are of 32 bits, and what
+   a kernel holds in registers too; fp64 programs have 64 bits in place of 32. */
+typedef enum {
+    POLICY_NONE,  /* given, or made of others: leaves, loops */
+    POLICY_MOVE,  /* elements as they are: the type of the operand */
+    POLICY_POINT, /* element-wise: operands of any type, the result rounded where memory holds it */
+    POLICY_PRODUCT, /* operands in 16 bits, the result rounded once */
+    POLICY_TABLE,   /* rows of a table in 16 bits */
+    POLICY_FULL,    /* reductions, statistics, losses: 32 bits in and out */
+    POLICY_CAST,    /* a rounding, or another reading of the same number */
+} Policy;
+
 typedef enum {
     DERIV_PARTIALS, /* text over $0 $1 $2 (operands) and $r (result), one each; "" = none */
     DERIV_LINEAR,   /* transpose() gives the adjoint of each input; jvp is the op itself */
@@ -58,6 +70,7 @@ typedef struct {
     const char *tag, *name; /* "MUL", "mul" */
     int arity;              /* -1 = any */
     OpClass class;
+    Policy policy;
     ShapeFn shape; /* NULL: typed by the builder, see check */
     CheckFn check; /* NULL when shape is set */
     DerivKind deriv;

@@ -68,7 +68,8 @@ static bool is_product(const Node *n)
 /* Does n take its input k as a 16-bit operand? */
 static bool takes_narrow(const Node *n, int k)
 {
-    return n->op == OP_MATMUL || n->op == OP_ATTENTION || (n->op == OP_GATHER && k == 0);
+    const Policy policy = op_row(n->op)->policy;
+    return policy == POLICY_PRODUCT || (policy == POLICY_TABLE && k == 0);
 }
 
 static bool is_tensor(const Node *n)
@@ -143,14 +144,14 @@ static Facts find_facts(const Precision *p, Graph *g)
 /* Is n rounded where it is made, for all who read it? */
 static bool is_rounded(const Facts *f, const Node *n)
 {
-    const OpClass c = op_row(n->op)->class;
+    const Policy policy = op_row(n->op)->policy;
     if (!is_tensor(n) || f->per_row[n->id])
         return false;
     if (n->op == OP_MATMUL)
         return !f->inner[n->id];
     if (n->op == OP_RESULT)
         return n->in[0]->op == OP_ATTENTION && n->attr.index == 0;
-    return (c == CLASS_POINT || c == CLASS_DRAW || n->op == OP_CONCAT || n->op == OP_PAD)
+    return (policy == POLICY_POINT || (policy == POLICY_MOVE && !is_view(n)))
            && (f->operand[n->id] || f->crosses[n->id] || f->biased[n->id]);
 }
 
