@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "front/sem.h"
 
-typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C } EmitKind;
+typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C, EMIT_TYPES } EmitKind;
 /* In the order of the words of precision = in the train block. */
 typedef enum {
     PRECISION_UNSET = -1,

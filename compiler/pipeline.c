@@ -391,7 +391,7 @@ static Form form_after(const Run *r, const Pass *p)
 /* The last pass that has to run for what is asked. */
 static const char *last_pass(const Run *r)
 {
-    static const char *const last[] = { "emit", "parse", "clean", "tidy", "plan", "emit" };
+    static const char *const last[] = { "emit", "parse", "clean", "tidy", "plan", "emit", "fuse" };
     if (r->opt->stop_after)
         return r->opt->stop_after;
     if (r->opt->ir && !r->opt->emit_set)
@@ -414,6 +414,8 @@ static void write_result(Run *r, Form form)
         return;
     else if (r->opt->emit == EMIT_GRAD && r->program)
         emit_grad(r->out, r->program);
+    else if (r->opt->emit == EMIT_TYPES && r->kernels)
+        emit_types(r->out, r->kernels);
     else if (r->opt->emit == EMIT_PLAN && r->kernels) {
         const Routines list = routines_of(r);
         for (int i = 0; i < list.n; i++) {

@@ -28,5 +28,7 @@ extern const Target target_c; /* c.c */
 
 /* grad_text.c: the backward pass in the model's language (--emit=grad). */
 void emit_grad(Text *out, Program *p);
+/* types_text.c: what each value is in memory and in arithmetic (--emit=types). */
+void emit_types(Text *out, KernelProgram *kp);
 
 #endif

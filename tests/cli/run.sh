@@ -34,7 +34,7 @@ expect version 0 'gradcc ' "$g" --version
 expect no-model 2 'no model given' "$g"
 expect two-models 2 'one model at a time' "$g" "$t" "$t"
 expect unknown-option 2 'hint: did you mean --emit?' "$g" --emti=c "$t"
-expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c' "$g" --emit=asm "$t"
+expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c|types' "$g" --emit=asm "$t"
 expect missing-value 2 '-o needs a value: FILE' "$g" "$t" -o
 expect extra-value 2 '--help takes no value' "$g" --help=yes
 expect only-model 2 '--only goes with --ir' "$g" --only=simplify "$t"
@@ -54,6 +54,7 @@ expect rules 0 'rules hold, 0 do not' "$g" --check-rules
 expect emit-ast 0 'model tiny' "$g" --emit=ast "$t"
 expect emit-ir 0 'graph train(' "$g" --emit=ir "$t"
 expect emit-grad 0 'gradient of f.weight = ' "$g" --emit=grad "$t"
+expect emit-types 0 'types of tiny' "$g" --emit=types "$t"
 expect emit-plan 0 'plan of train' "$g" --emit=plan "$t"
 expect emit-c 0 'const RtModel tiny' "$g" --emit=c "$t"
 expect fp64 0 'double *restrict' "$g" --emit=c --precision=fp64 "$t"
