@@ -20,8 +20,8 @@ typedef enum {
     CLASS_STRUCT,   /* LOOP RESULT */
 } OpClass;
 
-/* How an op computes in a program whose values may lie in 16 bits. All sums are of 32 bits, and what
-   a kernel holds in registers too; fp64 programs have 64 bits in place of 32. */
+/* How an op computes in a program whose values may lie in 16 bits. Sums are of 32 bits, and so is
+   what a kernel holds in registers; fp64 programs have 64 bits in place of 32. */
 typedef enum {
     POLICY_NONE,  /* given, or made of others: leaves, loops */
     POLICY_MOVE,  /* elements as they are: the type of the operand */
