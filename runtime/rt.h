@@ -29,6 +29,7 @@ static inline bool *rt_at_bool(void *arena, size_t at) { return RT_AT(arena, at)
 
 /* Limits of a model; RT_CHUNKS: of the ranges that a sum is cut into. */
 enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 64, RT_MAX_SLOTS = 64, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
+enum { RT_MAX_HYPERS = 16, RT_MAX_STATES = 8 }; /* of an optimizer */
 
 /* ---- loops -----------------------------------------------------------------------------------
  * Without OpenMP the loops stand as they are. Work is split statically, and sums over what threads
@@ -172,6 +173,12 @@ typedef struct {        /* a loss and what it trains: elements from..to-1 */
     const char *where;
 } RtObjective;
 
+typedef struct {      /* a number of the optimizer besides rate and decay; --NAME sets it */
+    const char *name; /* "beta1" */
+    double value;     /* of the train block, or the rule's default; the flag's where one is given */
+    double lo, hi;    /* what it may be */
+} RtHyper;
+
 typedef enum { RT_MAP_WINDOW, RT_MAP_COL, RT_MAP_COLS } RtMapKind;
 typedef struct { /* what an input is given of the data; ranges by RtModel.map_range */
     int input;   /* row of the inputs */
@@ -190,8 +197,10 @@ typedef struct {                          /* the train block: defaults of the fl
     int n_maps;
     int64_t batch, accumulate; /* samples of an update; micro-steps it is split into */
     RtOptKind optimizer;
-    double beta1, beta2, eps, momentum, weight_decay; /* of the optimizer */
-    bool nesterov;                                    /* of SGD */
+    double weight_decay;          /* of parameters marked so */
+    bool nesterov;                /* of SGD */
+    RtHyper hyper[RT_MAX_HYPERS]; /* other numbers of the optimizer, n_hypers of them */
+    int n_hypers;
     RtSchedKind schedule;
     double lr, lr_end;           /* highest rate; that at the end of the schedule */
     int64_t warmup, decay_steps; /* decay_steps 0 = steps */

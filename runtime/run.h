@@ -124,10 +124,18 @@ typedef struct {                       /* what a checkpoint holds besides tensor
     int64_t tracker, stuck;            /* as in RtState */
 } RtCheckpoint;
 
-typedef struct {      /* of the optimizer: flat, as the parameters */
-    const char *name; /* "m", "v" */
-    void *at;
+/* What a state of the optimizer keeps for each repetition of a parameter: the rank and the shape of
+   that, or -1: nothing. */
+typedef int (*RtStateShape)(const RtModel *m, const RtParam *q, ptrdiff_t shape[RT_MAX_RANK]);
+typedef struct {        /* a state: in checkpoints NAME.PARAMETER, real type */
+    const char *name;   /* "m", "v" */
+    void *at;           /* NULL: not allocated */
+    RtStateShape shape; /* NULL: flat, one value per element at the parameters' own places */
 } RtStateTensor;
+/* With a shape, what is kept lies one behind the other, by row of the parameter table, then by
+   repetition. Elements in all, and the first of a repetition. */
+ptrdiff_t rt_state_elems(const RtModel *m, RtStateShape shape);
+ptrdiff_t rt_state_at(const RtModel *m, RtStateShape shape, int param, ptrdiff_t repeat);
 
 /* Writes DIR/step-%08lld, whole or not at all; returns 0, or -1 after a warning (training goes on;
    the previous checkpoint is intact). Removes older ones beyond keep. */
@@ -168,21 +176,26 @@ RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
 
 /* ---- optim/: schedules and updates ---------------------------------------------------------- */
 
-typedef struct { /* elements from..to-1 of the flat buffer, all with the same decay */
+typedef struct { /* elements from..to-1 of the flat buffer, all updated with the same numbers */
     ptrdiff_t from, to;
-    bool decay;
+    bool decay;  /* RtTrain.weight_decay applies, else it is 0 here */
+    double rate; /* multiplier of the learning rate: 1, or that of a group of parameters */
 } RtPiece;
 enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 
 /* Pieces of the trained parameters in flat order; independent of the thread count. */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
-int rt_optim_states(const RtTrain *t); /* flat buffers beside the parameters: 0, 1 or 2 */
+/* The states that the optimizer keeps, not allocated; how many. */
+int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);
+double rt_hyper(const RtTrain *t, const char *name);      /* 0 = it has no such number */
 double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to come */
 typedef struct RtState RtState;
 bool rt_scale_skips(const RtState *state);          /* an update that is not finite, or stops */
 void rt_scale_advance(RtState *state, bool finite); /* to the scale of the next update */
 
 /* ---- core/options.c, help.c, config.c: settings --------------------------------------------- */
+
+enum { RT_MAX_OPTIONS = 128 }; /* rows of the option table and numbers of the optimizer */
 
 typedef enum { RT_DO_TRAIN = 1, RT_DO_EVAL = 2, RT_DO_GENERATE = 4 } RtCommand;
 
@@ -191,7 +204,7 @@ typedef struct {
     RtCommand command;           /* train, if none was given */
     RtTrain train;               /* the train block, flags applied */
     ptrdiff_t dims[RT_MAX_DIMS]; /* batch dims: samples of a micro-step */
-    uint64_t given;              /* bit i: row i of the option table was given */
+    bool given[RT_MAX_OPTIONS];  /* by row of the option table, the optimizer's numbers behind it */
     uint64_t dims_given;         /* bit i: dim i was given */
     int64_t threads;             /* 0 = what the machine offers */
     const char *resume;          /* "none", "auto" or a path */
@@ -228,15 +241,18 @@ typedef struct {      /* one row serves parser, --help and config.json */
     bool saved;        /* in config.json, taken over by --resume */
 } RtOption;
 
-extern const RtOption rt_options[]; /* in the order of the help */
-extern const int rt_n_options;
+/* In the order of the help; behind the rows that are always the same those of the optimizer's
+   numbers. */
+int rt_option_count(const RtModel *m);
+RtOption rt_option_at(const RtModel *m, int i);
 
 /* Prints help or a message and ends the program where that is asked for or needed. */
 RtOptions rt_options_parse(const RtModel *m, int argc, char **argv);
 /* Checks batch, accumulate and dims against each other; fills the batch dims. */
 void rt_options_settle(const RtModel *m, RtOptions *o);
-bool rt_option_applies(const RtModel *m, const RtOption *row);      /* to this model */
-int rt_option_index(const char *name);                              /* row, -1 = none */
+bool rt_option_applies(const RtModel *m, const RtOption *row); /* to this model */
+int rt_option_index(const RtModel *m, const char *name);       /* row, -1 = none */
+bool rt_option_given(const RtModel *m, const RtOptions *o, const char *name);
 void rt_help_print(const RtModel *m, const RtOptions *o, FILE *to); /* of this command */
 /* The candidate nearest to a mistyped word, or NULL. */
 const char *rt_suggest(const char *word, const char *const *words, int n);
@@ -264,9 +280,9 @@ typedef struct { /* bytes */
 
 struct RtState {
     const RtOptions *opt;
-    RtData *data;       /* NULL: none is used */
-    int n_states;       /* optimizer: m, v */
-    void *m, *v;        /* NULL: it has none */
+    RtData *data; /* NULL: none is used */
+    int n_states; /* of the optimizer */
+    RtStateTensor states[RT_MAX_STATES];
     RtPiece *pieces;    /* what updates go through */
     double *piece_sums; /* of squares, one per piece */
     int n_pieces;

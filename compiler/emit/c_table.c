@@ -329,6 +329,21 @@ static void write_metric_values(Emitter *e)
 
 /* ---- the model ----------------------------------------------------------------------------- */
 
+/* The optimizer's numbers: name, value, least, most. */
+static void write_hypers(Emitter *e)
+{
+    const TrainSettings *t = &e->p->train;
+    if (t->hypers.len == 0)
+        return;
+    text_put(e->out, "        .hyper = {\n");
+    for (int i = 0; i < t->hypers.len; i++) {
+        const Hyper *h = &t->hypers.at[i];
+        text_add(e->out, "            { %s, %s, %s, %s },\n", emit_string(e, h->name),
+                 emit_number(e, h->value), emit_number(e, h->lo), emit_number(e, h->hi));
+    }
+    text_add(e->out, "        },\n        .n_hypers = %d,\n", t->hypers.len);
+}
+
 static void write_train(Emitter *e)
 {
     const TrainSettings *t = &e->p->train;
@@ -344,12 +359,10 @@ static void write_train(Emitter *e)
         text_add(o, "        .maps = %s_maps, .n_maps = %d,\n", e->model, d->maps.len);
     text_add(o, "        .batch = %lld, .accumulate = %lld,\n", (long long)t->batch,
              (long long)t->accumulate);
-    text_add(o, "        .optimizer = %s, .beta1 = %s, .beta2 = %s, .eps = %s,\n",
-             optimizer_name[t->optimizer], emit_number(e, t->beta1), emit_number(e, t->beta2),
-             emit_number(e, t->eps));
-    text_add(o, "        .momentum = %s, .nesterov = %s, .weight_decay = %s,\n",
-             emit_number(e, t->momentum), t->nesterov ? "true" : "false",
-             emit_number(e, t->weight_decay));
+    text_add(o, "        .optimizer = %s, .weight_decay = %s, .nesterov = %s,\n",
+             optimizer_name[t->optimizer], emit_number(e, t->weight_decay),
+             t->nesterov ? "true" : "false");
+    write_hypers(e);
     text_add(o,
              "        .schedule = %s, .lr = %s, .lr_end = %s,\n"
              "        .warmup = %lld, .decay_steps = %lld,\n",

@@ -30,9 +30,9 @@ static const char *update_names(Emitter *e, const TrainSettings *train)
 {
     Text t = text_new(e->cx->scratch);
     if (train->optimizer != OPT_SGD)
-        text_put(&t, "b1, b2 and eps are .beta1, .beta2 and .eps of the model table; ");
+        text_put(&t, "b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; ");
     else
-        text_put(&t, "momentum is that of the model table; ");
+        text_put(&t, "momentum is that of the model table's .hyper; ");
     text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
     if (train->warmup > 0)
         text_put(&t,

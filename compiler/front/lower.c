@@ -624,10 +624,10 @@ static void lower_train(Low *low)
     s->optimizer = t->optimizer == SEM_SGD    ? OPT_SGD
                    : t->optimizer == SEM_ADAM ? OPT_ADAM
                                               : OPT_ADAMW;
-    s->beta1 = t->beta1;
-    s->beta2 = t->beta2;
-    s->eps = t->eps;
-    s->momentum = t->momentum;
+    for (int i = 0; i < t->hypers.len; i++) {
+        const CheckedHyper *h = &t->hypers.at[i];
+        vec_push(low->cx->arena, &s->hypers, ((Hyper){ h->name, h->value, h->lo, h->hi }));
+    }
     s->weight_decay = t->weight_decay;
     s->nesterov = t->nesterov;
     s->schedule = t->schedule == SEM_CONSTANT ? SCHED_CONSTANT

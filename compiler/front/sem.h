@@ -176,6 +176,11 @@ typedef struct { /* what an input is given of the data */
     Span span;
 } CheckedMap;
 
+typedef struct { /* a number of the optimizer, set by --name in the program */
+    const char *name;
+    double value, lo, hi; /* lo..hi: what it may be, both included */
+} CheckedHyper;
+
 typedef struct { /* settings as Program's TrainSettings has them */
     bool present;
     const char *reader, *path, *val_path, *vocab; /* NULL: not given */
@@ -185,7 +190,8 @@ typedef struct { /* settings as Program's TrainSettings has them */
     Span data_span;
     int64_t batch, accumulate;
     enum { SEM_SGD, SEM_ADAM, SEM_ADAMW } optimizer;
-    double beta1, beta2, eps, momentum, weight_decay;
+    VEC(CheckedHyper) hypers; /* numbers of the optimizer besides rate and decay */
+    double weight_decay;
     bool nesterov;
     enum { SEM_CONSTANT, SEM_LINEAR, SEM_COSINE } schedule;
     double lr, lr_end;

@@ -402,4 +402,9 @@ int train_word(const char *names, const char *name);
 void train_suggest(Sem *s, Diag *d, const char *word, const char *names); /* the nearest of them */
 void sem_train_rate(Sem *s, const Ast *a); /* sem_schedule.c: of lr: ... */
 
+/* ---- sem_optimizer.c ----------------------------------------------------------------------- */
+
+void sem_optimizer_default(Sem *s);       /* before the block is read */
+void sem_optimizer(Sem *s, const Ast *a); /* optimizer = ... */
+
 #endif

@@ -1,8 +1,8 @@
-/* sem_train.c -- the train block: optimizer, numbers of a run.
+/* sem_train.c -- the train block: numbers of a run.
  *
  * In: settings `key = value`. Out: a CheckedTrain with every value given or its default. Every key
  * is known, every number in its range. The data setting is in sem_data.c, the rate in
- * sem_schedule.c.
+ * sem_schedule.c, the optimizer in sem_optimizer.c.
  */
 #include "front/sem_parts.h"
 
@@ -89,67 +89,6 @@ bool train_call(Sem *s, const Ast *a, TrainCall *call)
 const char *train_called(const Ast *a)
 {
     return a->kind == AST_CALL && a->left->kind == AST_NAME ? a->left->name : NULL;
-}
-
-/* ---- optimizer ----------------------------------------------------------------------------- */
-
-static void betas(Sem *s, const Ast *a)
-{
-    const Thing *t = sem_eval(s, a);
-    double v[2];
-    if (t->kind == THING_POISON)
-        return;
-    bool fits = t->kind == THING_TUPLE && t->items.len == 2;
-    for (int i = 0; fits && i < 2; i++)
-        fits = thing_number(t->items.at[i], &v[i]) && v[i] >= 0 && v[i] < 1;
-    if (!fits) {
-        sem_error(s, a->span, "betas are two numbers from 0 to below 1: (0.9, 0.999)");
-        return;
-    }
-    s->out->train.beta1 = v[0];
-    s->out->train.beta2 = v[1];
-}
-
-static void optimizer(Sem *s, const Ast *a)
-{
-    static const char *const arguments[] = { "lr momentum nesterov weight_decay", "lr betas eps",
-                                             "lr betas eps weight_decay" };
-    CheckedTrain *t = &s->out->train;
-    const char *name = train_called(a);
-    int kind = name ? train_word("sgd adam adamw", name) : -1;
-    if (kind < 0) {
-        if (!name) {
-            sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
-            return;
-        }
-        Diag *d = sem_error(s, a->span, "unknown optimizer %s: sgd, adam or adamw wanted", name);
-        train_suggest(s, d, name, "sgd adam adamw");
-        return;
-    }
-    TrainCall c = { .names = arguments[kind], .places = 1 };
-    t->optimizer = kind == 0 ? SEM_SGD : kind == 1 ? SEM_ADAM : SEM_ADAMW;
-    t->weight_decay = kind == 2 ? 0.01 : 0;
-    if (!train_call(s, a, &c))
-        return;
-    if (c.value[0])
-        sem_train_rate(s, c.value[0]);
-    else
-        sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", name, name);
-    if (kind == 0) {
-        if (c.value[1])
-            train_number(s, c.value[1], "momentum", 0, 1, &t->momentum);
-        if (c.value[2])
-            sem_eval_bool(s, c.value[2], "nesterov", &t->nesterov);
-        if (t->nesterov && t->momentum == 0)
-            sem_error(s, c.value[2]->span, "nesterov needs a momentum above 0");
-    } else {
-        if (c.value[1])
-            betas(s, c.value[1]);
-        if (c.value[2] && train_number(s, c.value[2], "eps", 0, 1, &t->eps) && t->eps == 0)
-            sem_error(s, c.value[2]->span, "eps must be above 0: a gradient of 0 is divided by it");
-    }
-    if (c.value[3])
-        train_number(s, c.value[3], "weight_decay", 0, HUGE_VAL, &t->weight_decay);
 }
 
 /* ---- sizes --------------------------------------------------------------------------------- */
@@ -284,7 +223,7 @@ static void read_setting(Sem *s, const Ast *a)
     case 1: train_whole(s, v, "batch", 1, &t->batch); break;
     case 2: train_whole(s, v, "accumulate", 1, &t->accumulate); break;
     case 3: set_dims(s, v); break;
-    case 4: optimizer(s, v); break;
+    case 4: sem_optimizer(s, v); break;
     case 5: train_number(s, v, "clip", 0, HUGE_VAL, &t->clip); break;
     case 6: train_whole(s, v, "steps", 1, &t->steps); break;
     case 7: train_whole(s, v, "eval", 0, &t->eval_every); break;
@@ -383,10 +322,6 @@ void sem_train(Sem *s, const Ast *train)
                          .batch = 32,
                          .accumulate = 1,
                          .optimizer = SEM_ADAMW,
-                         .beta1 = 0.9,
-                         .beta2 = 0.999,
-                         .eps = 1e-8,
-                         .weight_decay = 0.01,
                          .schedule = SEM_CONSTANT,
                          .lr = 1e-3,
                          .lr_end = 1e-3,
@@ -396,6 +331,7 @@ void sem_train(Sem *s, const Ast *train)
                          .seed = 1,
                          .keep = 3 };
     const Ast *set[SETTINGS_MAX] = { NULL };
+    sem_optimizer_default(s);
     read_settings(s, train, set);
     if (!train)
         return;

@@ -86,6 +86,11 @@ typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % righ
 typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
 typedef enum { SCHED_CONSTANT, SCHED_LINEAR, SCHED_COSINE } SchedKind;
 
+typedef struct {          /* a number of the optimizer, set by --name in the program */
+    const char *name;     /* "beta1" */
+    double value, lo, hi; /* lo..hi: what it may be, both included */
+} Hyper;
+
 /* tokens = window(0..T): how an input is cut from the data. */
 typedef struct {
     int input; /* program input */
@@ -112,8 +117,9 @@ typedef struct {
     int64_t batch;      /* global samples per update */
     int64_t accumulate; /* micro-steps, default 1 */
     OptKind optimizer;
-    double beta1, beta2, eps, momentum, weight_decay; /* of the optimizer */
-    bool nesterov;                                    /* of SGD */
+    VEC(Hyper) hypers;   /* numbers of the optimizer besides rate and decay */
+    double weight_decay; /* of parameters marked so */
+    bool nesterov;       /* of SGD */
     SchedKind schedule;
     double lr, lr_end;                                /* highest; end of linear and cosine */
     int64_t warmup;                                   /* steps */

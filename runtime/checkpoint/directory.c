@@ -159,7 +159,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* All repetitions of all parameters in a flat buffer, named PREFIXpath; false: no memory. */
-static bool list_add(CkList *list, const RtModel *m, const char *prefix, void *flat)
+static bool list_add(CkList *list, const RtModel *m, const char *prefix, RtStateTensor state)
 {
     const size_t real = rt_real_bytes(m);
     for (int i = 0; i < m->n_params; i++)
@@ -168,15 +168,22 @@ static bool list_add(CkList *list, const RtModel *m, const char *prefix, void *f
             char name[RT_NAME_TEXT];
             CkTensor *t = &list->tensor[list->n];
             rt_param_name(q, r, name);
-            *t = (CkTensor){ .rank = q->rank, .bytes = (size_t)rt_param_elems(q) * real };
+            *t = (CkTensor){ .rank = q->rank };
+            memcpy(t->shape, q->shape, sizeof t->shape);
+            if (state.shape && (t->rank = state.shape(m, q, t->shape)) < 0)
+                continue;
+            t->bytes = real;
+            for (int k = 0; k < t->rank; k++)
+                t->bytes *= (size_t)t->shape[k];
             t->name = rt_mem.alloc(strlen(prefix) + strlen(name) + 1);
             if (!t->name)
                 return false;
             list->n++;
             memcpy(t->name, prefix, strlen(prefix));
             memcpy(t->name + strlen(prefix), name, strlen(name) + 1);
-            memcpy(t->shape, q->shape, sizeof t->shape);
-            t->at = flat ? (char *)flat + (size_t)rt_param_at(q, r) * real : NULL;
+            const ptrdiff_t at = state.shape ? rt_state_at(m, state.shape, i, r)
+                                             : rt_param_at(q, r);
+            t->at = state.at ? (char *)state.at + (size_t)at * real : NULL;
         }
     return true;
 }
@@ -211,13 +218,14 @@ static bool list_end(CkList *list, bool good)
 
 bool ck_list_params(CkList *list, const RtModel *m, void *p)
 {
-    return list_end(list, list_begin(list, m, 1) && list_add(list, m, "", p));
+    return list_end(list,
+                    list_begin(list, m, 1) && list_add(list, m, "", (RtStateTensor){ .at = p }));
 }
 
 bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state)
 {
     bool good = list_begin(list, m, n_state);
     for (int i = 0; i < n_state; i++)
-        good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i].at);
+        good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i]);
     return list_end(list, good);
 }

@@ -138,11 +138,13 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     put(&j, ",\n  \"precision\": \"%s\"", rt_precision(m));
     put(&j, ",\n  \"optimizer\": \"%s\"", optimizer_names[o->train.optimizer]);
     put(&j, ",\n  \"schedule\": \"%s\"", schedule_names[o->train.schedule]);
-    for (int i = 0; i < rt_n_options; i++)
-        if (rt_options[i].saved && rt_option_applies(m, &rt_options[i])) {
-            put(&j, ",\n  \"%s\": ", rt_options[i].name);
-            put_option(&j, m, o, &rt_options[i]);
+    for (int i = 0; i < rt_option_count(m); i++) {
+        const RtOption row = rt_option_at(m, i);
+        if (row.saved && rt_option_applies(m, &row)) {
+            put(&j, ",\n  \"%s\": ", row.name);
+            put_option(&j, m, o, &row);
         }
+    }
     put(&j, "\n}\n");
     return j.at;
 }
@@ -218,8 +220,8 @@ static void adopt_dims(Adopt *a, const json_t *dims)
 
 static void adopt_row(Adopt *a, int index, const json_t *value)
 {
-    const RtOption *row = &rt_options[index];
-    const bool given = (a->o->given >> index & 1u) != 0;
+    const RtOption option = rt_option_at(a->m, index), *const row = &option;
+    const bool given = a->o->given[index];
     if (row->type == RT_OPT_DIMS) {
         adopt_dims(a, value);
         return;
@@ -276,9 +278,10 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     if (to)
         compare_kinds(m, root, to);
     Adopt a = { m, o, to };
-    for (int i = 0; i < rt_n_options; i++) {
-        const json_t *value = json_object_get(root, rt_options[i].name);
-        if (value && rt_options[i].saved && rt_option_applies(m, &rt_options[i]))
+    for (int i = 0; i < rt_option_count(m); i++) {
+        const RtOption row = rt_option_at(m, i);
+        const json_t *value = json_object_get(root, row.name);
+        if (value && row.saved && rt_option_applies(m, &row))
             adopt_row(&a, i, value);
     }
     const RtTrain *t = &o->train;

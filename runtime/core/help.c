@@ -79,8 +79,8 @@ static bool print_default(const RtModel *m, const RtOptions *o, const RtOption *
 
 static void print_options(const RtModel *m, const RtOptions *o, FILE *to)
 {
-    for (int i = 0; i < rt_n_options; i++) {
-        const RtOption *row = &rt_options[i];
+    for (int i = 0; i < rt_option_count(m); i++) {
+        const RtOption option = rt_option_at(m, i), *const row = &option;
         if (!(row->commands & (int)o->command) || !rt_option_applies(m, row))
             continue;
         char head[64];

@@ -12,10 +12,9 @@
 enum { TRAIN = RT_DO_TRAIN, EVAL = RT_DO_EVAL, GEN = RT_DO_GENERATE, ALL = TRAIN | EVAL | GEN };
 
 #define NO_LIMIT 9e18
-#define BELOW_1  0.9999999
 
 /* clang-format off */
-const RtOption rt_options[] = {
+static const RtOption fixed_rows[] = {
 /*   name            type         at                      for         from      to        value */
 { "data",         RT_OPT_TEXT, AT(train.path),         TRAIN|EVAL, 0,        0,        "FILE",
   "training data", true },
@@ -41,14 +40,6 @@ const RtOption rt_options[] = {
   "updates until lr-end; 0 = steps", true },
 { "weight-decay", RT_OPT_REAL, AT(train.weight_decay), TRAIN,      0,        1e30,     "X",
   "decay of the parameters marked so", true },
-{ "momentum",     RT_OPT_REAL, AT(train.momentum),     TRAIN,      0,        BELOW_1,  "X",
-  "momentum of sgd", true },
-{ "beta1",        RT_OPT_REAL, AT(train.beta1),        TRAIN,      0,        BELOW_1,  "X",
-  "decay of Adam's mean", true },
-{ "beta2",        RT_OPT_REAL, AT(train.beta2),        TRAIN,      0,        BELOW_1,  "X",
-  "decay of Adam's mean square", true },
-{ "eps",          RT_OPT_REAL, AT(train.eps),          TRAIN,      0,        1e30,     "X",
-  "Adam's epsilon", true },
 { "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
   "largest global norm of the gradient", true },
 { "loss-scale",   RT_OPT_REAL, AT(loss_scale),         TRAIN,      0,        0x1p120,  "X",
@@ -98,7 +89,7 @@ const RtOption rt_options[] = {
 };
 /* clang-format on */
 
-const int rt_n_options = (int)(sizeof rt_options / sizeof *rt_options);
+enum { FIXED_ROWS = sizeof fixed_rows / sizeof *fixed_rows };
 
 /* Settings that shape the code: fixed when the program was compiled. how: gradcc's option for it,
    NULL = the train block alone. */
@@ -156,22 +147,42 @@ const char *rt_suggest(const char *word, const char *const *words, int n)
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-int rt_option_index(const char *name)
+int rt_option_count(const RtModel *m) { return FIXED_ROWS + m->train.n_hypers; }
+
+RtOption rt_option_at(const RtModel *m, int i)
 {
-    for (int i = 0; i < rt_n_options; i++)
-        if (strcmp(rt_options[i].name, name) == 0)
+    if (i < FIXED_ROWS)
+        return fixed_rows[i];
+    const int k = i - FIXED_ROWS;
+    const RtHyper *h = &m->train.hyper[k];
+    return (RtOption){ .name = h->name,
+                       .type = RT_OPT_REAL,
+                       .at = AT(train.hyper) + (size_t)k * sizeof *h + offsetof(RtHyper, value),
+                       .commands = TRAIN,
+                       .lo = h->lo,
+                       .hi = h->hi,
+                       .value = "X",
+                       .text = "of the optimizer",
+                       .saved = true };
+}
+
+int rt_option_index(const RtModel *m, const char *name)
+{
+    for (int i = 0; i < rt_option_count(m); i++)
+        if (strcmp(rt_option_at(m, i).name, name) == 0)
             return i;
     return -1;
+}
+
+bool rt_option_given(const RtModel *m, const RtOptions *o, const char *name)
+{
+    const int i = rt_option_index(m, name);
+    return i >= 0 && o->given[i];
 }
 
 bool rt_option_applies(const RtModel *m, const RtOption *row)
 {
     const char *name = row->name;
-    const bool sgd = m->train.optimizer == RT_SGD;
-    if (strcmp(name, "momentum") == 0)
-        return sgd;
-    if (strcmp(name, "beta1") == 0 || strcmp(name, "beta2") == 0 || strcmp(name, "eps") == 0)
-        return !sgd;
     if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
         return m->train.schedule != RT_CONSTANT;
     if (strcmp(name, "clip") == 0)
@@ -183,7 +194,6 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
 
 __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const char *name)
 {
-    static const char *const kinds[] = { "sgd", "adam", "adamw" };
     if (strcmp(name, "clip") == 0)
         rt_fail(RT_EXIT_USAGE,
                 "--clip: %s was compiled without clipping\nhint: set clip in the "
@@ -194,15 +204,23 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
                 "--%s: the learning rate of %s is constant\nhint: the kind of "
                 "schedule is set in the train block of %s; compile again",
                 name, m->name, m->source);
-    if (strcmp(name, "loss-scale") == 0 || strcmp(name, "scale-interval") == 0)
-        rt_fail(RT_EXIT_USAGE,
-                "--%s: %s computes in %s, and only fp16 needs a loss scale\nhint: for fp16 compile "
-                "again: gradcc --precision=fp16 %s",
-                name, m->name, rt_precision(m), m->source);
     rt_fail(RT_EXIT_USAGE,
-            "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
-            "optimizer is set in the train block of %s; compile again",
-            name, m->name, kinds[m->train.optimizer], m->source);
+            "--%s: %s computes in %s, and only fp16 needs a loss scale\nhint: for fp16 compile "
+            "again: gradcc --precision=fp16 %s",
+            name, m->name, rt_precision(m), m->source);
+}
+
+/* A number that other optimizers have. */
+static void fail_other_optimizer(const RtModel *m, const char *name)
+{
+    static const char *const kinds[] = { "sgd", "adam", "adamw" };
+    static const char *const usual[] = { "momentum", "beta1", "beta2", "eps" };
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(name, usual[i]) == 0)
+            rt_fail(RT_EXIT_USAGE,
+                    "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
+                    "optimizer is set in the train block of %s; compile again",
+                    name, m->name, kinds[m->train.optimizer], m->source);
 }
 
 __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOptions *o,
@@ -221,11 +239,14 @@ __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOpt
                 "gradcc %s %s",
                 name, compile_time[i].how, m->source);
     }
-    const char *names[64];
+    fail_other_optimizer(m, name);
+    const char *names[RT_MAX_OPTIONS];
     int n = 0;
-    for (int i = 0; i < rt_n_options && n < 64; i++)
-        if ((rt_options[i].commands & (int)o->command) && rt_option_applies(m, &rt_options[i]))
-            names[n++] = rt_options[i].name;
+    for (int i = 0; i < rt_option_count(m); i++) {
+        const RtOption row = rt_option_at(m, i);
+        if ((row.commands & (int)o->command) && rt_option_applies(m, &row))
+            names[n++] = row.name;
+    }
     const char *near = rt_suggest(name, names, n);
     for (int i = 0; !near && i < m->n_dims; i++)
         if (strcmp(m->dims[i].name, name) == 0)
@@ -347,8 +368,9 @@ static void parse_dims(const RtModel *m, RtOptions *o, const char *text)
     }
 }
 
-static void option_set(const RtModel *m, RtOptions *o, const RtOption *row, const char *text)
+static void option_set(const RtModel *m, RtOptions *o, int index, const char *text)
 {
+    const RtOption option = rt_option_at(m, index), *const row = &option;
     char *const at = (char *)o + row->at;
     switch (row->type) {
     case RT_OPT_INT: {
@@ -376,7 +398,7 @@ static void option_set(const RtModel *m, RtOptions *o, const RtOption *row, cons
     case RT_OPT_DIMS: parse_dims(m, o, text); break;
     case RT_OPT_FLAG: *(bool *)at = true; break;
     }
-    o->given |= (uint64_t)1 << (row - rt_options);
+    o->given[index] = true;
 }
 
 /* ---- the command line ----------------------------------------------------------------------- */
@@ -439,10 +461,10 @@ static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **
     const char *equals = strchr(text, '=');
     const size_t n = equals ? (size_t)(equals - text - 2) : strlen(text + 2);
     snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text + 2);
-    const int row = rt_option_index(name);
+    const int row = rt_option_index(m, name);
     if (row < 0)
         fail_unknown(m, o, name);
-    const RtOption *option = &rt_options[row];
+    const RtOption read = rt_option_at(m, row), *const option = &read;
     if (!(option->commands & (int)o->command))
         rt_fail(RT_EXIT_USAGE, "--%s does not belong to '%s'\nhint: %s %s --help lists what does",
                 name,
@@ -458,12 +480,12 @@ static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **
     if (option->type == RT_OPT_FLAG) {
         if (equals)
             rt_fail(RT_EXIT_USAGE, "--%s takes no value", name);
-        option_set(m, o, option, "");
+        option_set(m, o, row, "");
         return 1;
     }
     if (!equals && (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0))
         rt_fail(RT_EXIT_USAGE, "--%s wants a value: --%s %s", name, name, option->value);
-    option_set(m, o, option, equals ? equals + 1 : argv[i + 1]);
+    option_set(m, o, row, equals ? equals + 1 : argv[i + 1]);
     return equals ? 1 : 2;
 }
 

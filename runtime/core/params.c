@@ -62,6 +62,28 @@ ptrdiff_t rt_param_at(const RtParam *q, ptrdiff_t repeat)
     return at;
 }
 
+static ptrdiff_t state_kept(const RtModel *m, RtStateShape shape, const RtParam *q)
+{
+    ptrdiff_t size[RT_MAX_RANK], n = 1;
+    const int rank = shape(m, q, size);
+    for (int k = 0; k < rank; k++)
+        n *= size[k];
+    return rank < 0 ? 0 : n;
+}
+
+ptrdiff_t rt_state_at(const RtModel *m, RtStateShape shape, int param, ptrdiff_t repeat)
+{
+    ptrdiff_t at = 0;
+    for (int i = 0; i < param; i++)
+        at += rt_param_repeats(&m->params[i]) * state_kept(m, shape, &m->params[i]);
+    return param < m->n_params ? at + repeat * state_kept(m, shape, &m->params[param]) : at;
+}
+
+ptrdiff_t rt_state_elems(const RtModel *m, RtStateShape shape)
+{
+    return rt_state_at(m, shape, m->n_params, 0);
+}
+
 const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_TEXT])
 {
     ptrdiff_t index[RT_MAX_STACKS];

@@ -58,6 +58,12 @@ static ptrdiff_t row_count(const RtModel *m, const RtOptions *o, int use)
     return rows;
 }
 
+static size_t state_bytes(const RtModel *m, const RtStateTensor *state)
+{
+    const ptrdiff_t n = state->shape ? rt_state_elems(m, state->shape) : m->n_elems;
+    return (size_t)n * rt_real_bytes(m);
+}
+
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
 {
     RtMemory at = { 0 };
@@ -66,7 +72,10 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
     at.copy = (double)rt_params_copy_bytes(m);
     if (use & RT_USE_TRAIN) {
         at.gradients = flat;
-        at.state = flat * rt_optim_states(&o->train);
+        RtStateTensor states[RT_MAX_STATES];
+        const int n = rt_optim_states(&o->train, states);
+        for (int i = 0; i < n; i++)
+            at.state += (double)state_bytes(m, &states[i]);
     }
     at.arena = (double)arena_bytes(m, o->dims, use);
     for (int i = 0; i < m->n_inputs; i++)
@@ -96,11 +105,9 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
         run->p16 = rt_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
     if (use & RT_USE_TRAIN) {
         run->d_p = rt_alloc(flat, "the gradient");
-        state->n_states = rt_optim_states(&o->train);
-        if (state->n_states > 0)
-            state->m = rt_alloc(flat, "the optimizer");
-        if (state->n_states > 1)
-            state->v = rt_alloc(flat, "the optimizer");
+        state->n_states = rt_optim_states(&o->train, state->states);
+        for (int i = 0; i < state->n_states; i++)
+            state->states[i].at = rt_alloc(state_bytes(m, &state->states[i]), "the optimizer");
         state->pieces = rt_optim_pieces(m, &state->n_pieces);
         state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
                                      "the sums of the norm");
@@ -129,8 +136,8 @@ void rt_run_free(RtRun *run)
     }
     rt_free(state->pieces);
     rt_free(state->piece_sums);
-    rt_free(state->m);
-    rt_free(state->v);
+    for (int i = 0; i < state->n_states; i++)
+        rt_free(state->states[i].at);
     rt_free(run->arena);
     rt_free(run->d_p);
     rt_free(run->p16);
@@ -355,17 +362,9 @@ void rt_run_forward(RtRun *run)
 
 /* ---- save and load -------------------------------------------------------------------------- */
 
-static void state_tensors(const RtRun *run, RtStateTensor tensor[2])
-{
-    tensor[0] = (RtStateTensor){ "m", run->state->m };
-    tensor[1] = (RtStateTensor){ "v", run->state->v };
-}
-
 int rt_run_save(RtRun *run, const char *dir)
 {
     const RtState *state = run->state;
-    RtStateTensor tensor[2];
-    state_tensors(run, tensor);
     char *config = rt_config_text(run->model, state->opt);
     const RtCheckpoint c = {
         .step = state->step,
@@ -382,8 +381,8 @@ int rt_run_save(RtRun *run, const char *dir)
         .tracker = state->tracker,
         .stuck = state->stuck,
     };
-    const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, state->n_states, &c,
-                                          state->opt->train.keep);
+    const int failed = rt_checkpoint_save(dir, run->model, run->p, state->states, state->n_states,
+                                          &c, state->opt->train.keep);
     rt_free(config);
     return failed;
 }
@@ -405,10 +404,8 @@ const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheck
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)
 {
     RtState *state = run->state;
-    RtStateTensor tensor[2];
-    state_tensors(run, tensor);
     const char *dir = keep_texts(rt_checkpoint_load(path, run->model, run->p,
-                                                    with_state ? tensor : NULL,
+                                                    with_state ? state->states : NULL,
                                                     with_state ? state->n_states : 0, c),
                                  c);
     if (dir) {
@@ -419,7 +416,7 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
         state->samples = c->samples;
         state->best_val = c->best_val;
         state->stuck = c->stuck;
-        const bool given = (state->opt->given >> rt_option_index("loss-scale") & 1u) != 0;
+        const bool given = rt_option_given(run->model, state->opt, "loss-scale");
         if (run->model->compute == RT_F16 && !given && !isnan(c->scale)) {
             state->scale = c->scale;
             state->tracker = c->tracker;

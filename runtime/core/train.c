@@ -64,7 +64,7 @@ static const char *run_directory_of(const char *path)
 static void set_directory(Train *t)
 {
     RtOptions *o = t->o;
-    const bool out_given = (o->given >> rt_option_index("out") & 1u) != 0;
+    const bool out_given = rt_option_given(t->m, o, "out");
     const bool write = strcmp(o->train.out, "none") != 0;
     if (strcmp(o->resume, "none") != 0 && strcmp(o->resume, "auto") != 0) {
         t->from = o->resume;
@@ -156,11 +156,9 @@ static void print_settings(const Train *t)
         if (!t->m->dims[i].batch)
             printf(", %s = %td", t->m->dims[i].name, t->o->dims[i]);
     printf("\nupdate   %s", optimizers[s->optimizer]);
-    if (s->optimizer == RT_SGD)
-        printf(", momentum %g%s", s->momentum, s->nesterov ? " (nesterov)" : "");
-    else
-        printf(", betas %g %g, eps %g", s->beta1, s->beta2, s->eps);
-    printf(", decay %g", s->weight_decay);
+    for (int i = 0; i < s->n_hypers; i++)
+        printf(", %s %g", s->hyper[i].name, s->hyper[i].value);
+    printf("%s, decay %g", s->nesterov ? ", nesterov" : "", s->weight_decay);
     if (s->clip > 0)
         printf(", clip %g", s->clip);
     printf("\nrate     %s %g", schedules[s->schedule], s->lr);
@@ -486,7 +484,7 @@ static void prepare(Train *t)
 {
     const RtModel *m = t->m;
     RtOptions *o = t->o;
-    const bool no_steps = o->train.steps == 0 && (o->given >> rt_option_index("steps") & 1u) != 0;
+    const bool no_steps = o->train.steps == 0 && rt_option_given(m, o, "steps");
     if (no_steps)
         rt_fail(RT_EXIT_USAGE,
                 "--steps 0: there is nothing to do\nhint: --dry-run prints settings, "

@@ -34,14 +34,14 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
         const RtParam *q = &m->params[i];
         for (ptrdiff_t r = 0; q->role != RT_STATE && r < rt_param_repeats(q); r++) {
             const ptrdiff_t at = rt_param_at(q, r);
-            whole[k++] = (RtPiece){ at, at + rt_param_elems(q), q->decay };
+            whole[k++] = (RtPiece){ at, at + rt_param_elems(q), q->decay, 1 };
         }
     }
     qsort(whole, k, sizeof *whole, piece_compare);
     size_t joined = 0; /* neighbours of one kind become one */
     for (size_t i = 0; i < k; i++)
         if (joined && whole[joined - 1].to == whole[i].from
-            && whole[joined - 1].decay == whole[i].decay)
+            && whole[joined - 1].decay == whole[i].decay && whole[joined - 1].rate == whole[i].rate)
             whole[joined - 1].to = whole[i].to;
         else
             whole[joined++] = whole[i];
@@ -54,13 +54,28 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
     for (size_t i = 0; i < joined; i++)
         for (ptrdiff_t at = whole[i].from; at < whole[i].to; at += RT_PIECE)
             piece[put++] = (RtPiece){ at, at + RT_PIECE < whole[i].to ? at + RT_PIECE : whole[i].to,
-                                      whole[i].decay };
+                                      whole[i].decay, whole[i].rate };
     rt_free(whole);
     *n = (int)put;
     return piece;
 }
 
-int rt_optim_states(const RtTrain *t) { return t->optimizer == RT_SGD ? t->momentum != 0 : 2; }
+/* ---- states and numbers --------------------------------------------------------------------- */
+
+double rt_hyper(const RtTrain *t, const char *name)
+{
+    for (int i = 0; i < t->n_hypers; i++)
+        if (strcmp(t->hyper[i].name, name) == 0)
+            return t->hyper[i].value;
+    return 0;
+}
+
+int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES])
+{
+    state[0] = (RtStateTensor){ .name = "m" };
+    state[1] = (RtStateTensor){ .name = "v" };
+    return t->optimizer == RT_SGD ? rt_hyper(t, "momentum") != 0 : 2;
+}
 
 /* ---- finite? norm --------------------------------------------------------------------------- */
 
@@ -231,13 +246,16 @@ static void update_piece(RtRun *run, RtPiece q, Update u)
     const RtState *state = run->state;
     const ptrdiff_t n = q.to - q.from;
     const size_t at = (size_t)q.from * rt_real_bytes(run->model);
-    void *p = (char *)run->p + at, *m = state->m ? (char *)state->m + at : NULL;
-    void *v = state->v ? (char *)state->v + at : NULL;
+    void *p = (char *)run->p + at;
+    void *m = state->n_states > 0 ? (char *)state->states[0].at + at : NULL;
+    void *v = state->n_states > 1 ? (char *)state->states[1].at + at : NULL;
     const void *d = (const char *)run->d_p + at;
     uint16_t *copy = run->p16 ? (uint16_t *)run->p16 + q.from : NULL;
     const bool sgd = state->opt->train.optimizer == RT_SGD, wide = run->model->real == RT_F64;
     const bool bf16 = copy && run->model->compute == RT_BF16, f16 = copy && !bf16;
     u.decay = q.decay ? u.decay : 0;
+    u.lr *= q.rate;
+    u.rate *= q.rate;
     if (sgd && wide)
         sgd_f64(p, NULL, m, d, n, u);
     else if (sgd && bf16)
@@ -261,18 +279,20 @@ static void update_all(RtRun *run, const RtStep *s, bool decoupled)
     if (!s->finite)
         return;
     const RtTrain *t = &run->state->opt->train;
-    const double applied = (double)(s->applied + 1);
+    const bool sgd = t->optimizer == RT_SGD;
+    const double applied = (double)(s->applied + 1), beta1 = sgd ? 0 : rt_hyper(t, "beta1"),
+                 beta2 = sgd ? 0 : rt_hyper(t, "beta2");
     const Update u = {
         .factor = s->factor / scale_of(s),
         .lr = s->lr,
         .decay = t->weight_decay,
-        .momentum = t->momentum,
-        .beta1 = t->beta1,
-        .beta2 = t->beta2,
-        .eps = t->eps,
+        .momentum = sgd ? rt_hyper(t, "momentum") : 0,
+        .beta1 = beta1,
+        .beta2 = beta2,
+        .eps = sgd ? 0 : rt_hyper(t, "eps"),
         .nesterov = t->nesterov,
-        .rate = s->lr / (1 - pow(t->beta1, applied)),
-        .root = 1 / sqrt(1 - pow(t->beta2, applied)),
+        .rate = s->lr / (1 - pow(beta1, applied)),
+        .root = 1 / sqrt(1 - pow(beta2, applied)),
         .decoupled = decoupled,
     };
 #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)

@@ -508,7 +508,7 @@ static Dims double__dims(const ptrdiff_t *dims)
  * update itself, for each element, with g = factor * d_p:
  *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
  *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
- * b1, b2 and eps are .beta1, .beta2 and .eps of the model table; decay is .weight_decay for
+ * b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; decay is .weight_decay for
  * parameters marked .decay, else 0. lr is .lr. */
 static void double__step(RtRun *run, RtStep *s)
 {
@@ -660,8 +660,13 @@ const RtModel double_ = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,
         .batch = 32, .accumulate = 1,
-        .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
-        .momentum = 0.0, .nesterov = false, .weight_decay = 0.01,
+        .optimizer = RT_ADAMW, .weight_decay = 0.01, .nesterov = false,
+        .hyper = {
+            { "beta1", 0.9, 0.0, 0.9999999 },
+            { "beta2", 0.999, 0.0, 0.9999999 },
+            { "eps", 1e-08, 0.0, 1e+30 },
+        },
+        .n_hypers = 3,
         .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,
         .warmup = 0, .decay_steps = 0,
         .clip = 0.0, .steps = 1000, .eval_every = 0, .save_every = 0,

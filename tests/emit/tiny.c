@@ -280,8 +280,8 @@ static Dims tiny_dims(const ptrdiff_t *dims)
  * update itself, for each element, with g = factor * d_p:
  *   sgd      g = g + decay p;  m = momentum m + g;
  *            p = p - lr m, or with nesterov p - lr (g + momentum m)
- * momentum is that of the model table; decay is .weight_decay for parameters marked .decay, else 0.
- * lr is .lr. */
+ * momentum is that of the model table's .hyper; decay is .weight_decay for parameters marked
+ * .decay, else 0. lr is .lr. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
@@ -378,8 +378,11 @@ const RtModel tiny = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,
         .batch = 32, .accumulate = 1,
-        .optimizer = RT_SGD, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-08,
-        .momentum = 0.0, .nesterov = false, .weight_decay = 0.0,
+        .optimizer = RT_SGD, .weight_decay = 0.0, .nesterov = false,
+        .hyper = {
+            { "momentum", 0.0, 0.0, 0.9999999 },
+        },
+        .n_hypers = 1,
         .schedule = RT_CONSTANT, .lr = 0.1, .lr_end = 0.1,
         .warmup = 0, .decay_steps = 0,
         .clip = 1.0, .steps = 1000, .eval_every = 0, .save_every = 0,

@@ -269,8 +269,9 @@ static const RtModel bigram = {
     .train = {
         .present = true, .reader = READER, .path = "bigram.txt", .split = 0.9, .vocab = "chars",
         .maps = bigram_maps, .n_maps = 2, .batch = BATCH, .accumulate = 1, .optimizer = RT_SGD,
-        .momentum = 0.9, .schedule = RT_CONSTANT, .lr = 0.5, .steps = 60, .eval_every = 30,
-        .save_every = 25, .keep = 3, .seed = 1, .where = "bigram.model:8",
+        .hyper = { { "momentum", 0.9, 0, 0.9999999 } }, .n_hypers = 1,
+        .schedule = RT_CONSTANT, .lr = 0.5, .steps = 60, .eval_every = 30, .save_every = 25,
+        .keep = 3, .seed = 1, .where = "bigram.model:8",
     },
     .check_dims = bigram_check, .input_shape = bigram_input_shape,
     .output_shape = bigram_output_shape, .map_range = bigram_map_range,

@@ -20,6 +20,17 @@
 #define OPTIMIZER RT_ADAMW
 #define UPDATE    rt_update_adamw
 #endif
+#ifdef PLAIN
+#define HYPERS                                                                                     \
+    {                                                                                              \
+        "momentum", 0.9, 0, 0.9999999                                                              \
+    }
+#define N_HYPERS 1
+#else
+#define HYPERS                                                                                     \
+    { "beta1", 0.9, 0, 1 }, { "beta2", 0.99, 0, 1 }, { "eps", 1e-8, 0, 1 }
+#define N_HYPERS 3
+#endif
 
 /* ---- 1 dimensions ------------------------------------------------------- */
 
@@ -227,7 +238,7 @@ static const RtModel linear = {
     .train = {
         .present = true, .reader = "csv", .path = "linear.csv", .split = 0.8, .header = true,
         .maps = linear_maps, .n_maps = 2, .batch = 32, .accumulate = 1, .optimizer = OPTIMIZER,
-        .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .momentum = 0.9, .weight_decay = 0.01,
+        .weight_decay = 0.01, .hyper = { HYPERS }, .n_hypers = N_HYPERS,
         .schedule = RT_COSINE, .lr = 0.05, .lr_end = 0.0005, .warmup = 10, .clip = 100,
         .steps = 400, .eval_every = 100, .save_every = 100, .keep = 2, .seed = 1,
         .where = "linear.model:10",

@@ -28,6 +28,19 @@ typedef struct {
     double *p, *m, *v;
 } Fixture;
 
+static RtTrain rules(RtOptKind kind, double momentum, bool nesterov) /* with usual numbers */
+{
+    RtTrain t = { .optimizer = kind, .weight_decay = 0.1, .clip = 0.5, .nesterov = nesterov };
+    if (kind == RT_SGD) {
+        t.hyper[t.n_hypers++] = (RtHyper){ "momentum", momentum, 0, 1 };
+        return t;
+    }
+    t.hyper[t.n_hypers++] = (RtHyper){ "beta1", 0.9, 0, 1 };
+    t.hyper[t.n_hypers++] = (RtHyper){ "beta2", 0.99, 0, 1 };
+    t.hyper[t.n_hypers++] = (RtHyper){ "eps", 1e-8, 0, 1 };
+    return t;
+}
+
 static double value(const void *at, ptrdiff_t i)
 {
     return model.real == RT_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
@@ -53,8 +66,9 @@ static Fixture *fixture(RtType real, RtTrain t)
     f->run.p = rt_alloc(N * sizeof(double), "a test");
     f->run.d_p = rt_alloc(N * sizeof(double), "a test");
     f->run.p16 = rt_alloc(N * sizeof(double), "a test");
-    f->state.m = rt_optim_states(&t) > 0 ? rt_alloc(N * sizeof(double), "a test") : NULL;
-    f->state.v = rt_optim_states(&t) > 1 ? rt_alloc(N * sizeof(double), "a test") : NULL;
+    f->state.n_states = rt_optim_states(&t, f->state.states);
+    for (int i = 0; i < f->state.n_states; i++)
+        f->state.states[i].at = rt_alloc(N * sizeof(double), "a test");
     f->state.pieces = rt_optim_pieces(&model, &f->state.n_pieces);
     f->state.piece_sums = rt_alloc((size_t)f->state.n_pieces * sizeof(double), "a test");
     f->p = rt_alloc(N * sizeof(double), "a test");
@@ -92,13 +106,16 @@ static void reference(Fixture *f, const RtStep *s) /* the formulas, element by e
         if (i >= A && i < A + GAP)
             continue;
         if (t->optimizer == RT_SGD) {
-            *m = t->momentum * *m + g;
-            *p -= s->lr * (t->nesterov ? g + t->momentum * *m : *m);
+            const double momentum = rt_hyper(t, "momentum");
+            *m = momentum * *m + g;
+            *p -= s->lr * (t->nesterov ? g + momentum * *m : *m);
             continue;
         }
-        *m = t->beta1 * *m + (1 - t->beta1) * g;
-        *v = t->beta2 * *v + (1 - t->beta2) * g * g;
-        *p -= s->lr * (*m / (1 - pow(t->beta1, n))) / (sqrt(*v / (1 - pow(t->beta2, n))) + t->eps);
+        const double beta1 = rt_hyper(t, "beta1"), beta2 = rt_hyper(t, "beta2");
+        *m = beta1 * *m + (1 - beta1) * g;
+        *v = beta2 * *v + (1 - beta2) * g * g;
+        *p -= s->lr * (*m / (1 - pow(beta1, n)))
+              / (sqrt(*v / (1 - pow(beta2, n))) + rt_hyper(t, "eps"));
     }
 }
 
@@ -122,37 +139,37 @@ static void check(RtType real, RtTrain t)
             fail_msg("element %td: %.12g, wanted %.12g", i, value(f->run.p, i), f->p[i]);
 }
 
-#define RULES .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 0.5
-
 static void sgd(void **unused)
 {
     RT_UNUSED(unused);
     for (RtType real = RT_F32; real <= RT_F64; real++) {
-        check(real, (RtTrain){ .optimizer = RT_SGD, RULES });
-        check(real, (RtTrain){ .optimizer = RT_SGD, .momentum = 0.9, RULES });
-        check(real, (RtTrain){ .optimizer = RT_SGD, .momentum = 0.9, .nesterov = true, RULES });
+        check(real, rules(RT_SGD, 0, false));
+        check(real, rules(RT_SGD, 0.9, false));
+        check(real, rules(RT_SGD, 0.9, true));
     }
 }
 
 static void adam(void **unused)
 {
     RT_UNUSED(unused);
-    check(RT_F32, (RtTrain){ .optimizer = RT_ADAM, RULES });
-    check(RT_F64, (RtTrain){ .optimizer = RT_ADAM, RULES });
+    check(RT_F32, rules(RT_ADAM, 0, false));
+    check(RT_F64, rules(RT_ADAM, 0, false));
 }
 
 static void adamw(void **unused)
 {
     RT_UNUSED(unused);
-    check(RT_F32, (RtTrain){ .optimizer = RT_ADAMW, RULES });
-    check(RT_F64, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+    check(RT_F32, rules(RT_ADAMW, 0, false));
+    check(RT_F64, rules(RT_ADAMW, 0, false));
 }
 
 /* Constant gradient: Adam's update has size lr at every step, bias correction included. */
 static void adam_step_size(void **unused)
 {
     RT_UNUSED(unused);
-    Fixture *f = fixture(RT_F64, (RtTrain){ .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999 });
+    RtTrain t = rules(RT_ADAMW, 0, false);
+    t.weight_decay = 0;
+    Fixture *f = fixture(RT_F64, t);
     for (int step = 0; step < 100; step++) {
         const double before = value(f->run.p, 0);
         set(f->run.d_p, 0, 0.25);
@@ -167,7 +184,8 @@ static void adam_step_size(void **unused)
 static void skipped_updates_do_not_count(void **unused)
 {
     RT_UNUSED(unused);
-    const RtTrain t = { .optimizer = RT_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .clip = 0.5 };
+    RtTrain t = rules(RT_ADAMW, 0, false);
+    t.weight_decay = 0;
     Fixture *const both[] = { fixture(RT_F64, t), fixture(RT_F64, t) };
     for (int k = 0; k < 2; k++) {
         Fixture *f = both[k];
@@ -199,14 +217,13 @@ static void skipped_updates_do_not_count(void **unused)
 static void scale_changes_no_bit(void **unused)
 {
     RT_UNUSED(unused);
-    static const RtTrain rules[] = { { .optimizer = RT_SGD, .momentum = 0.9, RULES },
-                                     { .optimizer = RT_ADAM, RULES },
-                                     { .optimizer = RT_ADAMW, RULES } };
+    const RtTrain rule[] = { rules(RT_SGD, 0.9, false), rules(RT_ADAM, 0, false),
+                             rules(RT_ADAMW, 0, false) };
     static const double scales[] = { 1, 1024, 65536 };
     for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
         Fixture *f[3];
         for (int i = 0; i < 3; i++) {
-            f[i] = fixture(RT_F32, rules[k]);
+            f[i] = fixture(RT_F32, rule[k]);
             for (int step = 0; step < 3; step++) {
                 gradient(f[i], step);
                 for (ptrdiff_t j = 0; j < N; j++)
@@ -216,13 +233,14 @@ static void scale_changes_no_bit(void **unused)
                 rt_clip(&f[i]->run, &s);
                 assert_true(s.finite && s.norm > 1 && s.norm < 2 && s.factor == 0.5 / s.norm);
                 const double g = value(f[i]->run.d_p, 1);
-                (rules[k].optimizer == RT_SGD    ? rt_update_sgd
-                 : rules[k].optimizer == RT_ADAM ? rt_update_adam
-                                                 : rt_update_adamw)(&f[i]->run, &s);
+                (rule[k].optimizer == RT_SGD    ? rt_update_sgd
+                 : rule[k].optimizer == RT_ADAM ? rt_update_adam
+                                                : rt_update_adamw)(&f[i]->run, &s);
                 assert_true(value(f[i]->run.d_p, 1) == g);
             }
             assert_memory_equal(f[i]->run.p, f[0]->run.p, N * sizeof(float));
-            assert_memory_equal(f[i]->state.m, f[0]->state.m, N * sizeof(float));
+            assert_memory_equal(f[i]->state.states[0].at, f[0]->state.states[0].at,
+                                N * sizeof(float));
         }
     }
 }
@@ -231,7 +249,7 @@ static void norm_and_clip(void **unused)
 {
     RT_UNUSED(unused);
     for (RtType real = RT_F32; real <= RT_F64; real++) {
-        Fixture *f = fixture(real, (RtTrain){ .clip = 2 });
+        Fixture *f = fixture(real, (RtTrain){ .optimizer = RT_SGD, .clip = 2 });
         gradient(f, 1);
         double squares = 0;
         for (ptrdiff_t i = 0; i < N; i++)
@@ -250,13 +268,13 @@ static void norm_and_clip(void **unused)
 static void norm_beyond_the_range_of_squares(void **unused)
 {
     RT_UNUSED(unused);
-    Fixture *f = fixture(RT_F64, (RtTrain){ .clip = 1 });
+    Fixture *f = fixture(RT_F64, (RtTrain){ .optimizer = RT_SGD, .clip = 1 });
     set(f->run.d_p, 7, 3e200);
     set(f->run.d_p, 8, 4e200);
     RtStep s = { 0 };
     rt_finite_and_norm(&f->run, &s);
     assert_true(s.finite && fabs(s.norm - 5e200) < 1e188);
-    f = fixture(RT_F32, (RtTrain){ .clip = 1 });
+    f = fixture(RT_F32, (RtTrain){ .optimizer = RT_SGD, .clip = 1 });
     set(f->run.d_p, 7, 3e38);
     rt_finite_and_norm(&f->run, &s);
     assert_true(s.finite && fabs(s.norm - (double)3e38f) < 1e30);
@@ -268,7 +286,7 @@ static void nothing_moves_unless_finite(void **unused)
     static const double bad[] = { NAN, INFINITY, -INFINITY };
     for (int k = 0; k < 8; k++) {
         const RtType real = k % 2 ? RT_F64 : RT_F32;
-        Fixture *f = fixture(real, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+        Fixture *f = fixture(real, rules(RT_ADAMW, 0, false));
         gradient(f, 0);
         RtStep s = { .lr = 1 };
         if (k / 2 < 3)
@@ -280,7 +298,7 @@ static void nothing_moves_unless_finite(void **unused)
         rt_clip(&f->run, &s);
         rt_update_adamw(&f->run, &s);
         for (ptrdiff_t i = 0; i < N; i++)
-            assert_true(value(f->run.p, i) == f->p[i] && value(f->state.m, i) == 0);
+            assert_true(value(f->run.p, i) == f->p[i] && value(f->state.states[0].at, i) == 0);
     }
 }
 
@@ -292,7 +310,7 @@ static void same_bits_for_every_thread_count(void **unused)
     float p[4][8];
     for (int threads = 1; threads <= 4; threads++) {
         omp_set_num_threads(threads);
-        Fixture *f = fixture(RT_F32, (RtTrain){ .optimizer = RT_ADAMW, RULES });
+        Fixture *f = fixture(RT_F32, rules(RT_ADAMW, 0, false));
         gradient(f, 2);
         RtStep s = { .lr = 0.1 };
         rt_finite_and_norm(&f->run, &s);
@@ -321,16 +339,14 @@ static void copy_is_rounded(const Fixture *f)
 static void copy_in_16_bits(void **unused)
 {
     RT_UNUSED(unused);
-    static const RtTrain rules[] = { { .optimizer = RT_SGD, RULES },
-                                     { .optimizer = RT_SGD, .momentum = 0.9, RULES },
-                                     { .optimizer = RT_ADAM, RULES },
-                                     { .optimizer = RT_ADAMW, RULES } };
+    const RtTrain rule[] = { rules(RT_SGD, 0, false), rules(RT_SGD, 0.9, false),
+                             rules(RT_ADAM, 0, false), rules(RT_ADAMW, 0, false) };
     for (size_t k = 0; k < 2 * sizeof rules / sizeof *rules; k++) {
         model.compute = RT_F32;
-        Fixture *plain = fixture(RT_F32, rules[k / 2]);
+        Fixture *plain = fixture(RT_F32, rule[k / 2]);
         model.compute = k % 2 ? RT_F16 : RT_BF16;
         assert_int_equal(rt_params_copy_bytes(&model), 2 * N);
-        Fixture *f = fixture(RT_F32, rules[k / 2]);
+        Fixture *f = fixture(RT_F32, rule[k / 2]);
         copy_is_rounded(f);
         for (int step = 0; step < 3; step++) {
             RtStep s = { .lr = 0.1, .applied = step, .finite = step != 1, .factor = 1 };
@@ -339,9 +355,9 @@ static void copy_in_16_bits(void **unused)
             memcpy(before, f->run.p16, N * sizeof *before);
             for (int i = 0; i < 2; i++) {
                 gradient(both[i], step);
-                (rules[k / 2].optimizer == RT_SGD    ? rt_update_sgd
-                 : rules[k / 2].optimizer == RT_ADAM ? rt_update_adam
-                                                     : rt_update_adamw)(&both[i]->run, &s);
+                (rule[k / 2].optimizer == RT_SGD    ? rt_update_sgd
+                 : rule[k / 2].optimizer == RT_ADAM ? rt_update_adam
+                                                    : rt_update_adamw)(&both[i]->run, &s);
             }
             copy_is_rounded(f);
             assert_memory_equal(f->run.p, plain->run.p, N * sizeof(float));

@@ -18,15 +18,14 @@ static const RtModel model = {
                .accumulate = 1,
                .keep = 2,
                .optimizer = RT_ADAMW,
-               .beta1 = 0.9,
-               .beta2 = 0.95,
+               .hyper = { { "beta1", 0.9, 0, 1 }, { "beta2", 0.95, 0, 1 }, { "eps", 1e-8, 0, 1 } },
+               .n_hypers = 3,
                .lr = 0.1,
                .lr_end = 1e-5,
                .schedule = RT_COSINE,
                .steps = 100,
                .split = 0.9,
-               .seed = 3,
-               .eps = 1e-8 },
+               .seed = 3 },
 };
 
 static RtOptions parse(const char *const *words, int n)
@@ -59,7 +58,8 @@ static void defaults_and_flags(void **unused)
     rt_options_settle(&model, &o);
     assert_int_equal(o.command, RT_DO_TRAIN);
     assert_int_equal(o.train.steps, 7);
-    assert_true(o.train.lr == 2e-3 && o.train.lr_end == 1e-5 && o.train.beta2 == 0.95);
+    assert_true(o.train.lr == 2e-3 && o.train.lr_end == 1e-5
+                && rt_hyper(&o.train, "beta2") == 0.95);
     assert_true(o.train.seed == UINT64_MAX);
     assert_int_equal(o.dims[0], 6);
     assert_int_equal(o.dims[1], 32);
@@ -76,13 +76,14 @@ static void defaults_and_flags(void **unused)
 static void rows_are_well_formed(void **unused)
 {
     RT_UNUSED(unused);
-    assert_true(rt_n_options <= 64); /* bits of RtOptions.given */
-    for (int i = 0; i < rt_n_options; i++) {
-        assert_int_equal(rt_option_index(rt_options[i].name), i);
-        assert_true(rt_options[i].commands != 0 && rt_options[i].text != NULL);
-        assert_true((rt_options[i].value == NULL) == (rt_options[i].type == RT_OPT_FLAG));
+    assert_true(rt_option_count(&model) + RT_MAX_HYPERS <= RT_MAX_OPTIONS);
+    for (int i = 0; i < rt_option_count(&model); i++) {
+        const RtOption row = rt_option_at(&model, i);
+        assert_int_equal(rt_option_index(&model, row.name), i);
+        assert_true(row.commands != 0 && row.text != NULL);
+        assert_true((row.value == NULL) == (row.type == RT_OPT_FLAG));
     }
-    assert_int_equal(rt_option_index("nothing"), -1);
+    assert_int_equal(rt_option_index(&model, "nothing"), -1);
 }
 
 static void config_comes_back(void **unused)
@@ -99,7 +100,8 @@ static void config_comes_back(void **unused)
     FILE *to = fmemopen(told, sizeof told, "w");
     rt_config_adopt(&model, &o, config, to);
     fclose(to);
-    assert_true(o.train.lr == 0.3 && o.train.beta2 == 0.987 && o.train.seed == UINT64_MAX);
+    assert_true(o.train.lr == 0.3 && rt_hyper(&o.train, "beta2") == 0.987
+                && o.train.seed == UINT64_MAX);
     assert_int_equal(o.train.steps, 60); /* given: stays */
     assert_true(o.dims[1] == 16 && o.dims[2] == 2);
     assert_string_equal(o.train.path, "a \"b\".txt");
