@@ -63,7 +63,7 @@ static int answer(Context *cx, const Options *opt)
 
 static bool wants_program(const Options *opt)
 {
-    return opt->emit == EMIT_EXE && !opt->ir && opt->stop_after == NULL
+    return opt->emit == EMIT_EXE && !opt->explain && !opt->ir && opt->stop_after == NULL
            && (opt->dump_after.len == 0 || opt->output != NULL);
 }
 

@@ -42,6 +42,10 @@ static const Row table[] = {
       "of the train block, or fp32; 16 bits have fp32 masters" },
     { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
       "the program prints the range of each value, step by step" },
+    { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory", EXPLAIN_MEMORY,
+      "print where the memory of the program goes: memory" },
+    { "--dims", "NAME=SIZE", KIND_LIST, AT(dims), NULL, 0,
+      "... at these sizes: of a micro-step (B=8), of a dim (T=128)" },
     { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
     { "-MD", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_BESIDE,
       "write that rule beside the output (FILE.d)" },
@@ -292,6 +296,8 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
             return false;
         opt->emit_set = opt->emit_set || strcmp(r->name, "--emit") == 0;
     }
+    if (opt->dims.len > 0 && !opt->explain)
+        return fail("--dims goes with --explain=memory; the program has an option --dims too");
     opt->unoptimised = opt->level == 0;
     opt->command = command_of(cx, opt);
     return true;

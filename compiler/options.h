@@ -6,6 +6,7 @@
 #include "front/sem.h"
 
 typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C, EMIT_TYPES } EmitKind;
+typedef enum { EXPLAIN_NOTHING, EXPLAIN_MEMORY } ExplainKind;
 /* In the order of the words of precision = in the train block. */
 typedef enum {
     PRECISION_UNSET = -1,
@@ -26,6 +27,8 @@ typedef struct {
     bool ir;                         /* the input is IR text */
     int precision;                   /* Precision */
     bool trace;                      /* --trace */
+    int explain;                     /* ExplainKind */
+    TextList dims;                   /* --dims: "T=128" */
     int level;                       /* -O */
     bool unoptimised;                /* -O0 */
     VEC(Define) defines;             /* -D */

@@ -232,8 +232,10 @@ static void run_plan(Run *r)
         judge_plan(r, list.at[i]);
     }
     plan_share(r->kernels);
-    if (r->kernels->output && r->kernels->output->shares)
+    if (r->kernels->output && r->kernels->output->shares) {
+        judge_plan(r, r->kernels->eval); /* it was placed anew */
         judge_plan(r, r->kernels->output);
+    }
 }
 
 static void run_emit(Run *r)
@@ -394,6 +396,8 @@ static const char *last_pass(const Run *r)
     static const char *const last[] = { "emit", "parse", "clean", "tidy", "plan", "emit", "fuse" };
     if (r->opt->stop_after)
         return r->opt->stop_after;
+    if (r->opt->explain)
+        return "plan";
     if (r->opt->ir && !r->opt->emit_set)
         return "clean";
     if (!r->opt->emit_set && r->opt->dump_after.len > 0 && r->opt->output == NULL) {
@@ -412,6 +416,8 @@ static void write_result(Run *r, Form form)
         dump(r, form, r->out);
     else if (r->opt->stop_after || form == FORM_C)
         return;
+    else if (r->opt->explain == EXPLAIN_MEMORY && r->kernels)
+        explain_memory(r->out, r->kernels, r->opt->dims.at, r->opt->dims.len);
     else if (r->opt->emit == EMIT_GRAD && r->program)
         emit_grad(r->out, r->program);
     else if (r->opt->emit == EMIT_TYPES && r->kernels)

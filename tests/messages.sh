@@ -142,8 +142,8 @@ def tests(*patterns):
 
 bad = check('compiler', ['compiler/**/*.c', 'grammar/*.[ly]'],
             '\n'.join(read(p) for p in tests('errors/*.err')),
-            quotes(tests('cli/run.sh', 'ir/*.c')))
+            quotes(tests('cli/run.sh', 'memory/run.sh', 'ir/*.c')))
 bad += check('runtime', ['runtime/**/*.[ch]'], '',
-             quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*')))
+             quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*', 'memory/run.sh')))
 sys.exit(bad != 0)
 PY

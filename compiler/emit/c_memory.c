@@ -162,6 +162,8 @@ static void name_fields(Emitter *e, const Routine *r)
 {
     Names *scope = names_new(e, NULL);
     names_take_exact(e, scope, "bytes");
+    if (routine_is_part(e, r))
+        names_take_exact(e, scope, "outputs");
     for (int i = 0; i < r->buffers.len; i++)
         if (is_placed(r->buffers.at[i]))
             map_set(e->field, r->buffers.at[i],
@@ -175,6 +177,7 @@ static void write_struct(Emitter *e, const Routine *r)
     for (int i = 0; i < r->buffers.len; i++)
         if (is_placed(r->buffers.at[i]))
             text_add(&fields, " %s,", plan_field(e, r->buffers.at[i]));
+    text_put(&fields, routine_is_part(e, r) ? " outputs," : "");
     text_add(&fields, " bytes; } %s;", routine_plan_type(e, r));
     emit_statement(e->out, 0, fields.at);
     text_put(e->out, "\n");
@@ -229,22 +232,42 @@ static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
     }
 }
 
-/* The arena ends where its highest buffers do: those that lie below no other. */
-static void write_end(Emitter *e, DimScope *s, const Routine *r, size_t width)
+/* Where the buffers marked in `of` end (NULL: all): those ends that no other of them lies above. */
+static void write_end(Emitter *e, DimScope *s, const Routine *r, const char *field, const bool *of,
+                      size_t width)
 {
     bool *covered = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1);
     bool first = true;
-    for (int i = 0; i < r->buffers.len; i++)
-        for (int k = 0; is_placed(r->buffers.at[i]) && k < r->buffers.at[i]->below.len; k++)
-            covered[root_of(r->buffers.at[i]->below.at[k])->id] = true;
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
-        if (!is_placed(b) || b->over || covered[b->id])
+        for (int k = 0; is_placed(b) && (!of || of[i]) && k < b->below.len; k++)
+            covered[root_of(b->below.at[k])->id] = true;
+    }
+    for (int i = 0; i < r->buffers.len; i++) {
+        const Buffer *b = r->buffers.at[i];
+        if (!is_placed(b) || b->over || covered[b->id] || (of && !of[i]))
             continue;
-        write_assignment(e, "bytes", first ? NULL : "bytes", plan_field(e, b), size_of(e, s, b),
-                         width);
+        write_assignment(e, field, first ? NULL : field, plan_field(e, b), size_of(e, s, b), width);
         first = false;
     }
+}
+
+/* By id of r's places: the outputs, which use the plan of r, need it. */
+static const bool *places_of_outputs(Emitter *e, const Routine *r)
+{
+    bool *of = NEW_ARRAY(e->cx->scratch, bool, r->buffers.len + 1);
+    const Routine *part = e->kp->output;
+    for (int i = 0; i < part->buffers.len; i++)
+        if (part->buffers.at[i]->twin)
+            of[root_of(part->buffers.at[i]->twin)->id] = true;
+    return of;
+}
+
+bool routine_is_part(Emitter *e, const Routine *r)
+{
+    const Routine *part = e->kp->output;
+    return part && part->shares && (r == part || r == part->shares)
+           && part->arena_bytes < part->shares->arena_bytes;
 }
 
 static void write_plan(Emitter *e, const Routine *r)
@@ -265,7 +288,9 @@ static void write_plan(Emitter *e, const Routine *r)
     e->out = &body;
     for (int i = 0; i < n; i++)
         write_offset(e, &s, order[i], width);
-    write_end(e, &s, r, width);
+    if (routine_is_part(e, r))
+        write_end(e, &s, r, "outputs", places_of_outputs(e, r), width);
+    write_end(e, &s, r, "bytes", NULL, width);
     e->out = out;
     for (int i = 0; i < dims_count(e->p->dims); i++)
         any = any || s.used[i];

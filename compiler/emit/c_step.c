@@ -167,19 +167,6 @@ static void trace_step(Function *f, const Step *s)
     }
 }
 
-/* The text of a line without the comment behind it. */
-static const char *source_line_of(Emitter *e, Span at)
-{
-    const char *line = source_text_line(e->cx, at);
-    bool quoted = false;
-    size_t len = 0;
-    while (line[len] && (quoted || line[len] != '#'))
-        quoted ^= line[len++] == '"';
-    while (len > 0 && line[len - 1] == ' ')
-        len--;
-    return emit_format(e, "%.*s", (int)len, line);
-}
-
 /* Does another of the steps work on a line of this one? */
 static bool shares_line(Emitter *e, const Steps *steps, const Step *s)
 {
@@ -222,7 +209,7 @@ static const char *step_heading(Function *f, const Steps *steps, int i)
         const char *where = source_where(e->cx, at);
         const char *line = is_shown_before(f, steps, i, where)
                                ? emit_format(e, "%s goes on", where)
-                               : emit_format(e, "%s  %s", where, source_line_of(e, at));
+                               : emit_format(e, "%s  %s", where, emit_source_line(e, at));
         text_add(&t, "    /* %s */\n", emit_comment(e, line, COLUMNS - 10));
     }
     return t.len ? t.at : NULL;
@@ -253,7 +240,7 @@ static Row step_row(Function *f, const Steps *steps, int i)
     else if (part)
         row.comment = emit_format(e, "%-4d %s", s->number, s->kernel->brief);
     else
-        row.comment = emit_format(e, "%-4d %s  %s", s->number, where, source_line_of(e, s->span));
+        row.comment = emit_format(e, "%-4d %s  %s", s->number, where, emit_source_line(e, s->span));
     if (!s->backward && part)
         row.heading = step_heading(f, steps, i);
     row.comment = emit_comment(e, row.comment, COLUMNS - 10);
@@ -308,7 +295,7 @@ static const char *loop_comment(Function *f, const Step *s)
     if (s->backward && undone.first)
         text_add(&t, "undoes %d..%d  ", undone.first, undone.last);
     text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
-             s->span.file ? source_line_of(e, s->span) : "");
+             s->span.file ? emit_source_line(e, s->span) : "");
     return emit_comment(e, t.at, COLUMNS - 10);
 }
 

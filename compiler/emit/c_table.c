@@ -261,8 +261,9 @@ static void write_arena(Emitter *e)
     Text t = text_new(e->cx->scratch);
     for (int i = 0; i < 4; i++)
         if (routine[i] && routine_has_arena(routine[i]))
-            text_add(&t, "    if (entry == %s)\n        return %s(n).bytes;\n", entry[i],
-                     routine_plan_function(e, routine[i]));
+            text_add(&t, "    if (entry == %s)\n        return %s(n).%s;\n", entry[i],
+                     routine_plan_function(e, routine[i]),
+                     i == 2 && routine_is_part(e, routine[i]) ? "outputs" : "bytes");
     open_function(e, "static size_t %s_arena_bytes(const ptrdiff_t *dims, RtEntry entry)\n{\n",
                   t.len > 0);
     text_add(e->out, "%s%s    return 0;\n}\n\n", t.len ? "" : "    RT_UNUSED(entry);\n", t.at);

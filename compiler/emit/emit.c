@@ -218,6 +218,18 @@ const char *emit_comment(Emitter *e, const char *s, size_t width)
     return cut.at;
 }
 
+const char *emit_source_line(Emitter *e, Span at)
+{
+    const char *line = source_text_line(e->cx, at);
+    bool quoted = false;
+    size_t len = 0;
+    while (line[len] && (quoted || line[len] != '#'))
+        quoted ^= line[len++] == '"';
+    while (len > 0 && line[len - 1] == ' ')
+        len--;
+    return emit_format(e, "%.*s", (int)len, line);
+}
+
 /* ---- layout --------------------------------------------------------------------------------- */
 
 static size_t column_of(const Text *t)

@@ -30,5 +30,8 @@ extern const Target target_c; /* c.c */
 void emit_grad(Text *out, Program *p);
 /* types_text.c: what each value is in memory and in arithmetic (--emit=types). */
 void emit_types(Text *out, KernelProgram *kp);
+/* explain.c: bytes of a program by category, phase and line (--explain=memory). dims: "T=128"; a
+   wrong one is reported. */
+void explain_memory(Text *out, KernelProgram *kp, const char *const *dims, int n_dims);
 
 #endif

@@ -52,6 +52,7 @@ bool emit_is_reserved(const char *name);
 
 /* Text that may stand inside a comment; at most `width` columns, cut with "...". */
 const char *emit_comment(Emitter *e, const char *s, size_t width);
+const char *emit_source_line(Emitter *e, Span at);  /* its text, without the comment behind it */
 const char *emit_string(Emitter *e, const char *s); /* "..." with escapes, NULL for NULL */
 const char *emit_number(Emitter *e, double v);      /* a double literal */
 const char *emit_bytes(Emitter *e, int64_t bytes);  /* "1.5 MiB" */
@@ -137,8 +138,9 @@ void c_table(Emitter *e); /* c_table.c: section 8 */
 /* Names of what a routine is called in the file: "Plan", "chargpt_plan", "chargpt_forward". */
 const char *routine_plan_type(Emitter *e, const Routine *r);
 const char *routine_plan_function(Emitter *e, const Routine *r);
-bool routine_has_arena(const Routine *r);                /* does any buffer lie in it? */
-const char *plan_field(Emitter *e, const Buffer *b);     /* its name in the plan struct */
+bool routine_has_arena(const Routine *r);            /* does any buffer lie in it? */
+bool routine_is_part(Emitter *e, const Routine *r);  /* do the outputs need less than its plan? */
+const char *plan_field(Emitter *e, const Buffer *b); /* its name in the plan struct */
 const char *c_buffer_shape(Emitter *e, const Buffer *b); /* "[B,T,C]", "[RT_CHUNKS,4*C]" */
 
 /* Which values of a step a function needs. */

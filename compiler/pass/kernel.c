@@ -395,8 +395,10 @@ void kernel_print(Text *t, const KernelProgram *kp, const Routine *r)
 void plan_print(Text *t, const KernelProgram *kp, const Routine *r)
 {
     Context *cx = kp->program->cx;
-    text_add(t, "plan of %s: %lld bytes, %lld alive at step %d\n", r->name,
-             (long long)r->arena_bytes, (long long)r->live_bytes, r->peak_step);
+    const double bound = r->live_bytes > 0 ? (double)r->live_bytes : 1;
+    text_add(t, "plan of %s: %lld bytes, %lld alive at step %d: %.3f\n", r->name,
+             (long long)r->arena_bytes, (long long)r->live_bytes, r->peak_step,
+             r->live_bytes > 0 ? (double)r->arena_bytes / bound : 1.0);
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
         if (b->kind != BUF_ARENA)

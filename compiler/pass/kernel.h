@@ -226,6 +226,7 @@ struct Routine {
     Steps steps;                     /* all, in order; backward ones last */
     int64_t arena_bytes, live_bytes; /* at the training dims: planned, and the bound */
     int peak_step;                   /* number of the step at which the most is live */
+    bool reuse;                      /* places are shared, as plan.c does unless it is skipped */
     Routine *shares;                 /* plan_share.c: whose plan it uses, or NULL */
 };
 
@@ -243,6 +244,10 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse);
 void pass_order(KernelProgram *kp, Routine *r);
 /* plan.c: offsets at the training dims, formulas for all dims. reuse = false: no sharing. */
 void pass_plan(KernelProgram *kp, Routine *r, bool reuse);
+/* plan.c: places r anew, with the buffers of `low` (by id) below the others as far as that costs no
+   memory; low_live: the most bytes of these that are alive at once. false: it would cost some, and
+   r is as before. */
+bool plan_lower(KernelProgram *kp, Routine *r, const bool *low, int64_t low_live);
 /* plan_share.c: the outputs take the places of an evaluation, if they are some of its steps. */
 void plan_share(KernelProgram *kp);
 /* order.c: the step of that number, in loops too; NULL if there is none. */

@@ -1,21 +1,26 @@
 /* plan.c -- places the arena buffers of a routine.
  *
  * In: buffers with their lives (order.c). Out: `over` (in place), `below`, offsets and bytes at the
- * training dims, the arena's size and the bound it is measured against.
+ * training dims, the arena's size and the bound it is measured against: the most bytes that are
+ * alive at once (a place counts once, whoever shares it).
  *
  * Placement is chosen at the training dims: buffers are taken in several orders (by size, by size
- * times life, by first use), each put into the lowest gap among those that live at the same time;
- * the smallest arena wins. Offsets must hold for all dims, so they are formulas: a buffer lies
- * above the end of every simultaneously living buffer that the chosen placement put below it,
+ * times life, by first and last use), each put into the lowest gap among those that live at the
+ * same time; the smallest arena wins. Where it is larger than the bound, the place that ends
+ * highest is moved to the front of the order, again and again. Offsets must hold for all dims, so
+ * they are formulas: a buffer lies above the end of every simultaneously living buffer that the
+ * chosen placement put below it,
  *     offset(x) = max over y in below(x) of offset(y) + bytes(y),
  * and `below` keeps only those that no other member implies.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "op/op.h"
 #include "pass/kernel.h"
 
 enum { ALIGN = 64 };
+#define WORTH_SHARING 1.03 /* bytes of a shared plan over those that are alive at once */
 
 typedef struct {
     Buffer *root; /* stands for all that share its place */
@@ -31,7 +36,10 @@ typedef struct {
     int64_t *values; /* of the symbols, at the training dims */
     Place *places;   /* one per root */
     int n_places;
-    int *place_of; /* buffer id -> place, -1 = none */
+    int *place_of;    /* buffer id -> place, -1 = none */
+    int64_t live;     /* the most bytes that are alive at once */
+    const bool *low;  /* by id of a root: it is to lie as low as can be; NULL = no wish */
+    int64_t low_live; /* the most bytes of these that are alive at once */
 } Plan;
 
 /* ---- in place -------------------------------------------------------------------------------- */
@@ -211,25 +219,96 @@ static int by_first(const void *a, const void *b)
     return x->first != y->first ? x->first - y->first : by_size(a, b);
 }
 
-typedef int (*Compare)(const void *, const void *);
-
-static void choose_placement(Plan *p)
+static int by_last(const void *a, const void *b)
 {
-    static const Compare compare[] = { by_size, by_area, by_life, by_first };
+    const Place *x = *(Place *const *)a, *y = *(Place *const *)b;
+    return x->last != y->last ? y->last - x->last : by_size(a, b);
+}
+
+typedef int (*Compare)(const void *, const void *);
+static const Compare compare[] = { by_size, by_area, by_life, by_first, by_last };
+enum { N_ORDERS = sizeof compare / sizeof *compare };
+
+/* The places in one of the orders, those of `low` before all others. */
+static Place **make_order(Plan *p, int k)
+{
     Place **order = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);
-    int64_t best = 0;
-    int best_order = 0;
-    for (int pass = 0; pass <= 4; pass++) { /* the last one repeats the best */
-        const int k = pass < 4 ? pass : best_order;
+    int n = 0;
+    for (int pass = p->low != NULL ? 0 : 1; pass < 2; pass++) {
+        const int from = n;
         for (int i = 0; i < p->n_places; i++)
-            order[i] = &p->places[i];
-        qsort(order, (size_t)p->n_places, sizeof *order, compare[k]);
-        const int64_t top = place_all(p, order);
-        if (pass == 0 || top < best) {
-            best = top;
-            best_order = k;
+            if (p->low == NULL || p->low[p->places[i].root->id] == (pass == 0))
+                order[n++] = &p->places[i];
+        qsort(order + from, (size_t)(n - from), sizeof *order, compare[k]);
+    }
+    return order;
+}
+
+/* Where the places of `low` end. */
+static int64_t low_end(const Plan *p)
+{
+    int64_t end = 0;
+    for (int i = 0; i < p->n_places; i++) {
+        const Place *x = &p->places[i];
+        if (p->low[x->root->id] && x->offset + x->bytes > end)
+            end = x->offset + x->bytes;
+    }
+    return end;
+}
+
+/* How far a placement is from what is alive at once: of all, and of `low`; 1 is the best. */
+static double place_cost(Plan *p, Place *const *order)
+{
+    const double all = (double)place_all(p, order);
+    const double cost = p->live > 0 ? all / (double)p->live : 1;
+    const bool low = p->low != NULL && p->low_live > 0;
+    const double part = low ? (double)low_end(p) / (double)p->low_live : 1;
+    return cost > part ? cost : part;
+}
+
+/* The place that ends highest goes to the front of the order, to lie lower next time; of those that
+   end there, the last in the order. */
+static void move_highest(Plan *p, Place **order)
+{
+    int found = 0;
+    for (int i = 0; i < p->n_places; i++)
+        if (order[i]->offset + order[i]->bytes >= order[found]->offset + order[found]->bytes)
+            found = i;
+    Place *const x = order[found];
+    for (int i = found; i > 0; i--)
+        order[i] = order[i - 1];
+    order[0] = x;
+}
+
+enum { MOVES = 400, MOVES_WORK = 20000000 }; /* at most; and pairs of places looked at for it */
+
+/* Tries the orders, then changes of the best one as long as memory is wasted. */
+static double choose_placement(Plan *p)
+{
+    const size_t bytes = (size_t)p->n_places * sizeof(Place *);
+    Place **best = make_order(p, 0), **order;
+    double best_cost = place_cost(p, best);
+    for (int k = 1; k < N_ORDERS; k++) {
+        const double cost = place_cost(p, order = make_order(p, k));
+        if (cost < best_cost) {
+            best_cost = cost;
+            best = order;
         }
     }
+    order = NEW_ARRAY(p->cx->scratch, Place *, p->n_places + 1);
+    memcpy(order, best, bytes);
+    (void)place_cost(p, order);
+    int moves = MOVES_WORK / (p->n_places * p->n_places + 1);
+    moves = moves < MOVES ? moves : MOVES;
+    for (int i = 0; i < moves && best_cost > 1; i++) {
+        move_highest(p, order);
+        const double cost = place_cost(p, order);
+        if (cost < best_cost) {
+            best_cost = cost;
+            memcpy(best, order, bytes);
+        }
+    }
+    return place_cost(p, best);
 }
 
 static int by_offset(const void *a, const void *b)
@@ -320,9 +399,26 @@ static int number_at(const Steps *steps, int position)
     return found;
 }
 
-static void measure(Plan *p)
+/* The most bytes alive at once; that changes only where a life starts. */
+static void find_peak(Plan *p)
 {
-    Routine *r = p->r;
+    for (int i = 0; i < p->n_places; i++) {
+        const int at = p->places[i].first;
+        int64_t live = 0;
+        for (int j = 0; j < p->n_places; j++)
+            if (p->places[j].first <= at && p->places[j].last >= at)
+                live += p->places[j].bytes;
+        if (live > p->live) {
+            p->live = live;
+            p->r->peak_step = number_at(&p->r->steps, at);
+        }
+    }
+    p->r->live_bytes = p->live;
+}
+
+static void measure(Routine *r)
+{
+    r->arena_bytes = 0;
     for (int i = 0; i < r->buffers.len; i++) {
         Buffer *b = r->buffers.at[i];
         if (b->over != NULL)
@@ -330,27 +426,24 @@ static void measure(Plan *p)
         if (b->kind == BUF_ARENA && b->offset + b->bytes > r->arena_bytes)
             r->arena_bytes = b->offset + b->bytes;
     }
-    for (int i = 0; i < p->n_places; i++) { /* live bytes change only where a life starts */
-        const int at = p->places[i].first;
-        int64_t live = 0;
-        for (int j = 0; j < p->n_places; j++)
-            if (p->places[j].first <= at && p->places[j].last >= at)
-                live += p->places[j].bytes;
-        if (live > r->live_bytes) {
-            r->live_bytes = live;
-            r->peak_step = number_at(&r->steps, at);
-        }
-    }
 }
 
-void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
+static Plan open_plan(KernelProgram *kp, Routine *r)
 {
     Program *program = kp->program;
     Plan p = { .cx = program->cx, .dims = program->dims, .r = r };
     p.values = program_training_dims(program);
+    return p;
+}
+
+void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
+{
+    Plan p = open_plan(kp, r);
     if (reuse)
         find_in_place(&p, &r->steps, NEW_ARRAY(p.cx->scratch, bool, r->buffers.len + 1));
     make_places(&p);
+    find_peak(&p);
+    r->reuse = reuse;
     if (!reuse) /* everything lives for ever: no place is shared */
         for (int i = 0; i < p.n_places; i++) {
             p.places[i].first = 0;
@@ -358,5 +451,24 @@ void pass_plan(KernelProgram *kp, Routine *r, bool reuse)
         }
     choose_placement(&p);
     link_below(&p);
-    measure(&p);
+    measure(r);
+}
+
+bool plan_lower(KernelProgram *kp, Routine *r, const bool *low, int64_t low_live)
+{
+    Plan p = open_plan(kp, r);
+    bool *roots = NEW_ARRAY(p.cx->scratch, bool, r->buffers.len + 1);
+    for (int i = 0; i < r->buffers.len; i++)
+        roots[root_of(r->buffers.at[i])->id] |= low[i];
+    p.low = roots;
+    p.low_live = low_live;
+    make_places(&p);
+    find_peak(&p);
+    if (!r->reuse || choose_placement(&p) > WORTH_SHARING)
+        return false;
+    for (int i = 0; i < r->buffers.len; i++)
+        r->buffers.at[i]->below.len = 0;
+    link_below(&p);
+    measure(r);
+    return true;
 }

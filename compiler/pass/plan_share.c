@@ -9,7 +9,9 @@
  *
  * The idea: what lives in a part of the steps lives no longer than in all of them, so places that
  * never overlap in the evaluation do not overlap here. A result that the caller receives needs no
- * place.
+ * place, so the evaluation is placed once more with the others below it: the outputs need the arena
+ * only as far as their own places reach. Where that would waste memory of either, nothing is
+ * shared.
  */
 #include "pass/kernel.h"
 
@@ -100,8 +102,19 @@ void plan_share(KernelProgram *kp)
         forget_loops(&part->steps);
         return;
     }
-    part->shares = all;
-    part->arena_bytes = all->arena_bytes;
+    bool *low = NEW_ARRAY(a, bool, all->buffers.len + 1);
     for (int i = 0; i < part->buffers.len; i++)
-        part->buffers.at[i]->twin = p.twin[i];
+        if (p.twin[i])
+            low[p.twin[i]->id] = true;
+    if (all->reuse && !plan_lower(kp, all, low, part->live_bytes)) {
+        forget_loops(&part->steps);
+        return;
+    }
+    part->shares = all;
+    part->arena_bytes = 0;
+    for (int i = 0; i < part->buffers.len; i++) {
+        const Buffer *twin = part->buffers.at[i]->twin = p.twin[i];
+        if (twin && twin->offset + twin->bytes > part->arena_bytes)
+            part->arena_bytes = twin->offset + twin->bytes;
+    }
 }

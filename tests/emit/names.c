@@ -116,7 +116,7 @@ static Plan double__plan(Dims n)
  *   p         [B,N]        f32          192         128        3          4
  */
 
-typedef struct { size_t restrict_, at_, p_, bytes; } EvalPlan;
+typedef struct { size_t restrict_, at_, p_, outputs, bytes; } EvalPlan;
 
 static EvalPlan double__eval_plan(Dims n)
 {
@@ -124,6 +124,7 @@ static EvalPlan double__eval_plan(Dims n)
     at.restrict_ = 0;
     at.at_       = at.restrict_;
     at.p_        = at.restrict_ + RT_SIZE(float, n.B*int_max);
+    at.outputs   = at.restrict_ + RT_SIZE(float, n.B*int_max);
     at.bytes     = at.p_ + RT_SIZE(float, n.B*N);
     return at;
 }
@@ -636,7 +637,7 @@ static size_t double__arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     if (entry == RT_ENTRY_EVAL)
         return double__eval_plan(n).bytes;
     if (entry == RT_ENTRY_OUTPUT)
-        return double__eval_plan(n).bytes;
+        return double__eval_plan(n).outputs;
     return 0;
 }
 

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# What gradcc says of a program's memory, and whether the program takes just that.
+set -u
+cd "$(dirname "$0")/../.."
+: "${BUILD:=build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+ok()  { echo "ok memory/$1"; }
+bad() { echo "not ok memory/$1: $2"; }
+g=$(realpath "$GRADCC")
+
+# says NAME CODE TEXT COMMAND...: exit code, and a line with this text (blanks count as one)
+says() {
+    local name=$1 code=$2 text=$3 got; shift 3
+    "$@" > "$work/said" 2>&1; got=$?
+    if [ $got -ne "$code" ]; then bad "$name" "exit code $got, not $code: $(tail -n 1 "$work/said")"
+    elif ! tr -s ' ' < "$work/said" | grep -qF -- "$text"; then bad "$name" "no '$text'"
+    else ok "$name"; fi
+}
+
+# ---- the compiler's report ----------------------------------------------------------------------
+explain="$g --explain=memory models/gpt2.model"
+big="-D C=1600 -D H=25 -D L=48"
+says parameters 0 'parameters 6,230,444,800 5.80 GiB' $explain $big
+says fp32-per-parameter 0 'these together 24,921,779,200 23.2 GiB 54.2 % 16.0 bytes' $explain $big
+says bf16-per-parameter 0 '18.0 bytes per parameter' $explain $big --precision=bf16
+says fp16-per-parameter 0 '18.0 bytes per parameter' $explain $big --precision=fp16
+says fp64-per-parameter 0 '32.0 bytes per parameter' $explain $big --precision=fp64
+says states-of-sgd 0 '12.0 bytes per parameter' "$g" --explain=memory models/digits_mlp.model
+says peak 0 'alive at step 15 of a training step, by line of the model' $explain
+says line 0 'gpt2.model:16 452,984,832 432 MiB' $explain
+says line-at-other-dims 0 'gpt2.model:16 14,155,776 13.5 MiB' $explain --dims B=2,T=64
+says several-uses 0 'gpt2.model:16 14,155,776 13.5 MiB' $explain --dims B=2 --dims T=64
+says micro-steps 0 'at B = 2, T = 1024; 16 samples per update in 8 micro-steps' $explain --dims B=2
+says unknown-dim 1 'hint: did you mean T?' $explain --dims t=3
+says no-such-dim 1 '--dims window=3: the model has no dim window' $explain --dims window=3
+says fixed-dim 1 '--dims C=3: C is fixed in the model; -D C=3 gives it another value' \
+    $explain --dims C=3
+says dim-form 1 'write it as --dims NAME=SIZE, with a whole number from 1' $explain --dims T
+says dim-too-large 1 'T <= Tmax does not hold at the sizes of --dims' $explain --dims T=2000
+says dim-overflow 1 'the sizes overflow at these dims' $explain --dims B=2000000000
+says dim-not-set 0 'B = 16 (not set), T = 16 (not set)' "$g" --explain=memory tests/emit/scan.model
+says dims-alone 2 '--dims goes with --explain=memory' "$g" --emit=c --dims T=3 models/gpt2.model
+
+# ---- the plan against what is alive at once -----------------------------------------------------
+worst=0 plans=0
+for seed in 2 3 4 5 6 7; do python3 tests/random/model.py $seed > "$work/random_$seed.model"; done
+for model in models/*.model tests/emit/*.model tests/run/*.model tests/train/*.model \
+        "$work"/random_*.model; do
+    case $model in *prelude*) continue ;; esac
+    for precision in fp32 bf16; do
+        while read -r ratio; do
+            plans=$((plans + 1))
+            worst=$(awk -v a="$worst" -v b="$ratio" 'BEGIN { print (b > a ? b : a) }')
+        done < <("$g" --emit=plan --precision=$precision "$model" 2> "$work/err" |
+            sed -n 's/^plan of .* alive at step .*: //p')
+    done
+done
+if [ $plans -lt 60 ]; then bad bound "only $plans plans"
+elif awk -v w="$worst" 'BEGIN { exit w <= 1.03 }'; then bad bound "an arena is $worst times that"
+else ok bound; fi
