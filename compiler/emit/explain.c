@@ -250,7 +250,10 @@ static const char *const *state_names(const Program *p)
     static const char *const one[] = { "optimizer, m", NULL };
     if (p->train.optimizer != OPT_SGD)
         return two;
-    return p->train.momentum > 0 ? one : none;
+    for (int i = 0; i < p->train.hypers.len; i++)
+        if (strcmp(p->train.hypers.at[i].name, "momentum") == 0)
+            return p->train.hypers.at[i].value != 0 ? one : none;
+    return none;
 }
 
 static int64_t batch_bytes(Explainer *x)
