@@ -98,10 +98,49 @@ static int precision_of(const Run *r)
     return given >= 0 ? given : PRECISION_FP32;
 }
 
+static DType narrow_of(int precision)
+{
+    return precision == PRECISION_BF16 ? DT_BF16 : precision == PRECISION_FP16 ? DT_F16 : DT_F32;
+}
+
+static const char *narrow_word(DType t) { return t == DT_BF16 ? "bf16" : "fp16"; }
+
+/* The 16-bit type of the program and of layers with a precision of their own; DT_F32: none. */
+static DType find_narrow(const Run *r)
+{
+    static const DType
+        of[] = { [REGION_FP32] = DT_F32, [REGION_BF16] = DT_BF16, [REGION_FP16] = DT_F16 };
+    const int precision = precision_of(r);
+    const CheckedRegion *first = NULL;
+    DType narrow = narrow_of(precision);
+    for (int i = 0; r->checked && i < r->checked->regions.len; i++) {
+        const CheckedRegion *l = &r->checked->regions.at[i];
+        const DType t = of[l->region];
+        if (t == DT_F32 || t == narrow || precision == PRECISION_FP64)
+            continue;
+        if (narrow == DT_F32) {
+            narrow = t;
+            first = l;
+            continue;
+        }
+        Diag *d = diag_error(r->cx, l->span, "layer %s in %s, %s in %s: one 16-bit type at a time",
+                             l->name, narrow_word(t), first ? "another" : "the program",
+                             narrow_word(narrow));
+        if (first)
+            diag_note(d, first->span, "%s is the other layer", first->name);
+    }
+    return narrow;
+}
+
 static void run_lower(Run *r)
 {
-    r->program = lower_program(r->cx, r->checked,
-                               precision_of(r) == PRECISION_FP64 ? DT_F64 : DT_F32);
+    const int precision = precision_of(r);
+    const DType narrow = find_narrow(r);
+    const bool mixed = r->checked->regions.len > 0 && narrow != DT_F32;
+    r->program = lower_program(r->cx, r->checked, precision == PRECISION_FP64 ? DT_F64 : DT_F32,
+                               !mixed                           ? LOWER_ALIKE
+                               : narrow_of(precision) != DT_F32 ? LOWER_WIDE
+                                                                : LOWER_NARROW);
 }
 
 typedef VEC(Graph **) Slots;
@@ -137,16 +176,20 @@ static void run_simplify(Run *r)
 static void run_precision(Run *r)
 {
     Program *p = r->program;
-    const int precision = precision_of(r);
-    if (precision != PRECISION_BF16 && precision != PRECISION_FP16)
+    const DType narrow = find_narrow(r);
+    if (narrow == DT_F32)
         return;
-    p->narrow = precision == PRECISION_BF16 ? DT_BF16 : DT_F16;
+    p->narrow = narrow;
     Graph **forward[] = { &p->train_graph, &p->eval_graph, &p->output_graph };
     for (int i = 0; i < 3; i++)
         if (*forward[i])
             *forward[i] = pass_precision(*forward[i], p->narrow);
     for (int i = 0; i < p->graphs.len; i++)
         p->graphs.at[i] = pass_precision(p->graphs.at[i], p->narrow);
+    if (p->count_graph) /* in 32 bits */
+        p->count_graph = pass_borderless(p->count_graph);
+    for (int i = 0; i < p->metrics.len; i++)
+        p->metrics.at[i].formula = pass_borderless(p->metrics.at[i].formula);
 }
 
 static void run_grad(Run *r)

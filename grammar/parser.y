@@ -74,7 +74,7 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 %nterm <Ast *>   value loop scan if else initialiser path name_or_path
 %nterm <Ast *>   expression logic comparison sum postfix primary element arg index range
 %nterm <Ast *>   setting interval
-%nterm <const char *> word role as
+%nterm <const char *> word role precision as
 %nterm <AstOp>   compare
 
 %%
@@ -240,9 +240,9 @@ statement:
   | PARAM NAME ':' type role initialiser as
         { $$ = ONE(NODE(AST_PARAM, .span = @$, .at = @2, .name = $2, .type = $4, .role = $5,
                         .role_at = @5, .value = $6, .path = $7, .path_at = @7)); }
-  | NAME ':' expression as
-        { $$ = ONE(NODE(AST_SUBLAYER, .span = @$, .at = @1, .name = $1, .value = $3, .path = $4,
-                        .path_at = @4)); }
+  | NAME ':' expression precision as
+        { $$ = ONE(NODE(AST_SUBLAYER, .span = @$, .at = @1, .name = $1, .value = $3, .role = $4,
+                        .role_at = @4, .path = $5, .path_at = @5)); }
   | path '~' expression
         { $$ = ONE(NODE(AST_INIT, .span = @$, .at = @1, .left = $1, .value = $3)); }
   | names '=' value
@@ -279,6 +279,7 @@ statement:
 
 role: %empty { $$ = NULL; } | NAME ;
 initialiser: %empty { $$ = NULL; } | '~' expression { $$ = $2; } ;
+precision: %empty { $$ = NULL; } | IN NAME { $$ = $2; } ;
 as: %empty { $$ = NULL; } | AS STRING { $$ = $2; } ;
 over: %empty { $$ = (AstList){ 0 }; } | OVER paths { $$ = $2; } ;
 

@@ -41,8 +41,8 @@ typedef enum {
     /* ---- statements ---- */
     AST_BLOCK, /* { items } */
     AST_PARAM, /* param name: type role ~ value as "path": role, value, path or NULL */
-    /* name : value as "path": value is f[...], f[...] * L, a name, AST_LIST, AST_LIST_FOR or
-       AST_CHOICE; path or NULL */
+    /* name : value in fp32 as "path": value is f[...], f[...] * L, a name, AST_LIST, AST_LIST_FOR
+       or AST_CHOICE; role: the precision, path: both or NULL */
     AST_SUBLAYER,
     AST_INIT, /* wte.weight ~ normal(0, 0.02): left (names and fields), value */
     /* q, k, v = value: items (AST_NAME, `_` for unused), value (expression, or AST_SCAN) */
@@ -121,7 +121,7 @@ struct Ast {
     Span span;
     Span at;               /* where a caret goes: the name or the operator */
     const char *name;      /* interned */
-    const char *role;      /* of AST_PARAM: interned, NULL: not written */
+    const char *role;      /* of AST_PARAM, AST_SUBLAYER: interned, NULL: not written */
     const char *path;      /* after as, or of an include: NULL: not written */
     Span path_at, role_at; /* where they stand */
     double number;         /* of AST_NUMBER, always set */

@@ -171,12 +171,14 @@ static void print_tail(Text *out, const Ast *a, const char *sign)
         text_put(out, ": ");
         print_type(out, a->type);
     }
-    if (a->role != NULL)
+    if (a->role != NULL && a->kind == AST_PARAM)
         text_add(out, " %s", a->role);
     if (a->value != NULL && a->value->kind != AST_SCAN) {
         text_add(out, " %s ", sign);
         print_expr(out, a->value);
     }
+    if (a->role != NULL && a->kind == AST_SUBLAYER)
+        text_add(out, " in %s", a->role);
     if (a->path != NULL) {
         text_put(out, " as ");
         print_string(out, a->path);

@@ -16,6 +16,7 @@ typedef struct {
     Checked *c;
     Program *p;
     DType real;
+    LowerRegions regions;
 } Low;
 
 /* One graph being built: the top of a phase, or the body of a loop. */
@@ -327,6 +328,18 @@ static Node *lower_draw(Site *x, Expr *e)
                     &(Attr){ .stream = e->stream }, e->span);
 }
 
+/* What follows is in 32 bits, or may be in 16: told to the precision pass by an op. */
+static Node *lower_region(Site *x, Expr *e)
+{
+    const LowerRegions regions = x->low->regions;
+    Node *n = lower(x, e->in[0]);
+    if (regions == LOWER_ALIKE)
+        return n;
+    const bool wide = e->index == REGION_FP32
+                      || (e->index == REGION_PROGRAM && regions == LOWER_NARROW);
+    return ir_unary(x->g, wide ? OP_WIDEN : OP_NARROW, n, e->span);
+}
+
 static Node *lower_new(Site *x, Expr *e)
 {
     const Type *t = lower_type(x->low, e->type);
@@ -357,6 +370,7 @@ static Node *lower_new(Site *x, Expr *e)
         return ir_result(
             lower_many(x, e, OP_ATTENTION, &(Attr){ .causal = e->causal, .value = e->value }), 0);
     case EX_LOOP: return lower_loop(x, e);
+    case EX_REGION: return lower_region(x, e);
     case EX_RESULT: return ir_result(lower(x, e->in[0]), e->index);
     case EX_ARG: break;
     }
@@ -649,9 +663,10 @@ static void lower_train(Low *low)
     lower_data(low);
 }
 
-Program *lower_program(Context *cx, Checked *c, DType real)
+Program *lower_program(Context *cx, Checked *c, DType real, LowerRegions regions)
 {
-    Low low = { cx, c, program_new(cx), real };
+    Low low = { cx, c, program_new(cx), real, regions };
+    low.p->wide = regions == LOWER_NARROW;
     low.p->dims = c->dims;
     low.p->name = c->name;
     low.p->file = c->file;

@@ -40,8 +40,12 @@ typedef enum {
     EX_ATTENTION,     /* q, k, v; causal; value: the scale, 0 = 1/sqrt of the last axis */
     EX_LOOP,          /* loop; its values are taken with EX_RESULT */
     EX_RESULT,        /* index: result of in[0], an EX_LOOP: carries, then yields */
+    EX_REGION,        /* in[0], where precision changes; index: SemRegion that begins */
     EX_ARG,           /* a carry, an element or the iteration of loop, inside its body */
 } ExprKind;
+
+/* What a layer is computed in: as the program is, or what its declaration says (`in fp32`). */
+typedef enum { REGION_PROGRAM, REGION_FP32, REGION_BF16, REGION_FP16 } SemRegion;
 
 enum { DEP_PARAM = 1, DEP_INPUT = 2, DEP_DRAW = 4, DEP_ITER = 8, DEP_MEAN = 16 };
 
@@ -140,6 +144,12 @@ typedef struct {
     Span span;
 } CheckedMean;
 
+typedef struct { /* `name : layer[...] in fp32` */
+    const char *name;
+    SemRegion region;
+    Span span; /* of the word */
+} CheckedRegion;
+
 typedef struct { /* of a metric, an output */
     const char *name;
     Span span;
@@ -212,6 +222,7 @@ typedef struct {
     VEC(CheckedParam) params; /* in order of declaration */
     VEC(CheckedInput) inputs;
     VEC(CheckedMean) means;
+    VEC(CheckedRegion) regions; /* layers with a precision of their own */
     VEC(CheckedName) metrics;
     VEC(CheckedName) outputs;
     VEC(CheckedConstraint) constraints;

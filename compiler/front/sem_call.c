@@ -14,8 +14,10 @@ void frame_push(Sem *s, Frame *f, Decl *d, Scope *scope, Span call)
 {
     *f = (Frame){ .up = s->frame, .decl = d, .scope = scope, .call = call, .loop = s->loop };
     f->user = sem_here(s, call);
-    if (s->frame)
+    if (s->frame) {
         f->statement = s->frame->statement;
+        f->region = s->frame->region;
+    }
     s->frame = f;
 }
 
@@ -253,6 +255,27 @@ static Thing *convert_arg(Sem *s, const Decl *d, const Ast *formal, Thing *t, co
     return e ? thing_value(s, e) : NULL;
 }
 
+/* The precision that the declaration of a layer, or of one around it, asks for. */
+static SemRegion region_of(const Instance *inst)
+{
+    while (inst && inst->region == REGION_PROGRAM)
+        inst = inst->outer;
+    return inst ? inst->region : REGION_PROGRAM;
+}
+
+/* t, with its values where precision changes to region. */
+static Thing *in_region(Sem *s, Thing *t, SemRegion region)
+{
+    if (t->kind == THING_VALUE)
+        return thing_value(s, expr_region(s, t->value, region, t->value->span));
+    if (t->kind != THING_TUPLE)
+        return t;
+    Thing *all = thing_new(s, THING_TUPLE, t->span);
+    for (int i = 0; i < t->items.len; i++)
+        vec_push(s->arena, &all->items, in_region(s, t->items.at[i], region));
+    return all;
+}
+
 static bool bind_args(Sem *s, Frame *caller, const Ast *call)
 {
     Frame *f = s->frame;
@@ -292,7 +315,8 @@ static bool bind_args(Sem *s, Frame *caller, const Ast *call)
         }
     s->frame = f;
     for (int i = 0; fine && i < formals->len; i++)
-        scope_set(s, f->scope, formals->at[i]->name, value[i]);
+        scope_set(s, f->scope, formals->at[i]->name,
+                  f->region == caller->region ? value[i] : in_region(s, value[i], f->region));
     return fine;
 }
 
@@ -350,12 +374,15 @@ Thing *sem_apply(Sem *s, Decl *d, Instance *inst, const Select *select, Scope *s
     f.select = select;
     if (inst) {
         inst->used = true;
+        f.region = region_of(inst);
         f.statement = inst->under[0] ? inst->under : NULL;
     }
     if (bind_args(s, caller, call)) {
         d->calls++;
         sem_run(s, d->ast->body);
         t = check_results(s, call);
+        if (f.region != caller->region)
+            t = in_region(s, t, caller->region);
         if (inst && t->kind == THING_VALUE && inst->under[0])
             expr_hinted(t->value, inst->under);
         d->calls--;

@@ -176,6 +176,7 @@ static void declare_param(Sem *s, const Ast *a)
 typedef struct {
     const char *path, *under;
     int group;
+    SemRegion region;
 } Place;
 
 static void declare_block(Sem *s, const Ast *block)
@@ -271,6 +272,8 @@ static Thing *build_one(Sem *s, const Ast *a, Place at, Span where)
         return thing_poison(s);
     Thing *t = thing_new(s, THING_INSTANCE, sem_here(s, where));
     t->inst = sem_build(s, d, scope, at.path, at.under, at.group, where);
+    if (t->inst)
+        t->inst->region = at.region;
     return t->inst ? t : thing_poison(s);
 }
 
@@ -373,12 +376,33 @@ static Thing *build_value(Sem *s, const Ast *a, Place at, Span where)
     return build_one(s, a, at, where);
 }
 
+/* `in fp32` behind a declaration. */
+static SemRegion region_of(Sem *s, const Ast *a)
+{
+    static const char *const words[] = { "fp32", "bf16", "fp16" };
+    if (!a->role)
+        return REGION_PROGRAM;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(a->role, words[i]) == 0) {
+            CheckedRegion r = { a->name, (SemRegion)(i + 1), a->role_at };
+            vec_push(s->arena, &s->out->regions, r);
+            return r.region;
+        }
+    Diag *d = sem_error(s, a->role_at, "a layer is computed in fp32, bf16 or fp16, not in %s",
+                        a->role);
+    if (strcmp(a->role, "fp64") == 0)
+        sem_hint(d, "fp64 is for whole programs: precision = fp64");
+    else
+        sem_did_you_mean(d, a->role, words, 3);
+    return REGION_PROGRAM;
+}
+
 static void declare_sublayer(Sem *s, const Ast *a)
 {
     Instance *inst = current(s);
     const char *last = a->path ? a->path : a->name;
     Place at = { join(s, inst->path, ".", last), identifier(s, join(s, inst->under, "_", last)),
-                 inst->group };
+                 inst->group, region_of(s, a) };
     for (int i = 0; i < inst->scope->layers.len; i++)
         if (inst->scope->layers.at[i].name == a->name) {
             Diag *d = sem_error(s, a->at, "layer %s is declared twice", a->name);

@@ -449,5 +449,5 @@ Thing *builtin_draw(Sem *s, const Ast *call)
     e->stream = draw_stream(s);
     e->home = s->loop;
     e->deps |= DEP_DRAW;
-    return thing_value(s, e);
+    return thing_value(s, expr_here(s, e));
 }

@@ -98,6 +98,7 @@ struct Instance {
     int group;         /* of its parameters */
     const Dim *count;  /* THING_STACK: how many */
     Span span;         /* where it is built */
+    SemRegion region;  /* its own precision; REGION_PROGRAM: that of the layer around it */
     bool used;         /* applied somewhere */
 };
 
@@ -114,6 +115,7 @@ struct Frame {
     Decl *decl;            /* what is applied */
     Instance *inst;        /* NULL for functions */
     const Select *select;  /* which one of its stacks inst is */
+    SemRegion region;      /* what its values are computed in */
     Scope *scope;          /* of its body */
     Span call;             /* where it is applied, in the caller */
     Span user;             /* the same, in the user's file */
@@ -253,6 +255,10 @@ Expr *expr_const(Sem *s, DType t, double v, Span at);
 Expr *expr_dim(Sem *s, DType t, const Dim *d, Span at);
 Expr *expr_point(Sem *s, const char *op, const Type *type, int n_in, Expr *const *in, Span at);
 Expr *expr_cast(Sem *s, Expr *e, DType t, Span at);
+/* e where precision changes to region; e itself if it is no real tensor. */
+Expr *expr_region(Sem *s, Expr *e, SemRegion region, Span at);
+/* e, a value without real operands, as one of the region of the frame. */
+Expr *expr_here(Sem *s, Expr *e);
 Expr *expr_reduce(Sem *s, const char *op, Expr *e, int n, const int *axes, bool keep, Span at);
 Expr *expr_reshape(Sem *s, Expr *e, int rank, const Dim *const *dim, Span at);
 Expr *expr_transpose(Sem *s, Expr *e, const int *axes, Span at);

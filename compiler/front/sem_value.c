@@ -49,6 +49,8 @@ Expr *expr_new(Sem *s, ExprKind kind, const Type *type, int n_in, Expr *const *i
 
 Expr *expr_named(Expr *e, const char *name)
 {
+    if (e->kind == EX_REGION)
+        expr_named(e->in[0], name);
     if (!e->name || e->hinted)
         e->name = name;
     e->hinted = false;
@@ -61,6 +63,8 @@ Expr *expr_hinted(Expr *e, const char *name)
         e->name = name;
         e->hinted = true;
     }
+    if (e->kind == EX_REGION)
+        expr_hinted(e->in[0], name);
     return e;
 }
 
@@ -129,7 +133,24 @@ Expr *expr_cast(Sem *s, Expr *e, DType t, Span at)
         c->from = dim_const(s->dims, 0);
         c->to = dim_const(s->dims, 2);
     }
-    return c;
+    return dtype_is_real(t) ? expr_here(s, c) : c;
+}
+
+Expr *expr_region(Sem *s, Expr *e, SemRegion region, Span at)
+{
+    if (e->type->rank == 0 || !dtype_is_real(e->type->dtype))
+        return e;
+    Expr *r = expr_new(s, EX_REGION, e->type, 1, &e, at);
+    r->index = (int)region;
+    r->name = e->name;
+    r->hinted = true;
+    return r;
+}
+
+Expr *expr_here(Sem *s, Expr *e)
+{
+    const SemRegion region = s->frame ? s->frame->region : REGION_PROGRAM;
+    return region == REGION_PROGRAM ? e : expr_region(s, e, region, e->span);
 }
 
 Expr *expr_reduce(Sem *s, const char *op, Expr *e, int n, const int *axes, bool keep, Span at)
@@ -283,5 +304,5 @@ Expr *expr_param(Sem *s, int index, const Select *select, Span at)
         e->name = p->name;
         s->param_values.at[index] = e;
     }
-    return select_all(s, e, select, at);
+    return expr_here(s, select_all(s, e, select, at));
 }

@@ -45,6 +45,7 @@ typedef struct {  /* all zero unless the op uses the field */
     const Dim *lo[RANK_MAX]; /* SLICE: first index per axis; PAD: zeros before */
     bool ta, tb;             /* MATMUL: operand is transposed in its last two */
     bool causal;             /* ATTENTION* */
+    bool wide;               /* ATTENTION*: in 32 bits, in a program that has 16 */
     bool keep;               /* STOP: never merged with an equal node */
     /* UNIFORM, NORMAL: declaration path and number of the draw, "h.*.dropout.0"; keys the
        generator */

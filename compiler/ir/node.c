@@ -39,7 +39,7 @@ static uint64_t node_hash(Op op, const Type *type, int n_in, Node *const *in, co
     int part[8] = { (int)op,      (int)type->dtype,
                     type->rank,   attr->index,
                     n_in,         (int)attr->arg,
-                    attr->n_axes, attr->ta + 2 * attr->tb + 4 * attr->causal };
+                    attr->n_axes, attr->ta + 2 * attr->tb + 4 * attr->causal + 8 * attr->wide };
     uint64_t h = hash_bytes(part, sizeof part, 1469598103934665603u);
     h = hash_bytes(&attr->value, sizeof attr->value, h);
     h = hash_bytes(attr->axes, sizeof attr->axes[0] * (size_t)attr->n_axes, h);
@@ -54,8 +54,8 @@ static bool attr_same(const Attr *a, const Attr *b)
 {
     if (memcmp(&a->value, &b->value, sizeof a->value) != 0 || a->index != b->index
         || a->arg != b->arg || a->n_axes != b->n_axes || a->ta != b->ta || a->tb != b->tb
-        || a->causal != b->causal || a->stream != b->stream || a->loop != b->loop
-        || !same_dim(a->dim, b->dim))
+        || a->causal != b->causal || a->wide != b->wide || a->stream != b->stream
+        || a->loop != b->loop || !same_dim(a->dim, b->dim))
         return false;
     for (int i = 0; i < RANK_MAX; i++)
         if ((i < a->n_axes && a->axes[i] != b->axes[i]) || !same_dim(a->lo[i], b->lo[i]))

@@ -143,6 +143,7 @@ struct Program {
     const char *name; /* of the model */
     int file;         /* source */
     DType real;       /* DT_F32 or DT_F64 */
+    bool wide;        /* 16 bits are for the layers that ask for them only */
     DType narrow; /* DT_BF16 or DT_F16: rounded values lie in memory so; else the same as real */
     VEC(ParamGroup) groups;
     VEC(Param) params; /* in flat-buffer order */

@@ -359,6 +359,8 @@ static void read_attr(Reader *r, Op op, Attr *attr)
             attr->tb = true;
         } else if (accept(r, "causal")) {
             attr->causal = true;
+        } else if (accept(r, "wide")) {
+            attr->wide = true;
         } else if (accept(r, "keep")) {
             attr->keep = true;
         } else {

@@ -158,6 +158,7 @@ static void put_attr(Text *t, const Node *n)
     case OP_ATTENTION:
     case OP_ATTENTION_GRAD:
         text_put(t, a->causal ? " causal" : "");
+        text_put(t, a->wide ? " wide" : "");
         if (a->value != 0) {
             text_put(t, " scale ");
             put_number(t, a->value);

@@ -173,7 +173,9 @@ TRANSPOSES(transpose_attention)
     d_in[0] = d_in[1] = d_in[2] = NULL;
     if (a->d_out[0]) {
         Node *in[6] = { a->in[0], a->in[1], a->in[2], a->out[0], a->out[1], a->d_out[0] };
-        Attr attr = { .value = a->n->attr.value, .causal = a->n->attr.causal };
+        Attr attr = { .value = a->n->attr.value,
+                      .causal = a->n->attr.causal,
+                      .wide = a->n->attr.wide };
         Node *d = ir_node(a->g, OP_ATTENTION_GRAD, 6, in, &attr, a->at);
         for (int i = 0; i < 3; i++)
             d_in[i] = ir_result(d, i);

@@ -154,7 +154,9 @@ static double value_unary(Op op, double a)
     case OP_STOP: return a;
     case OP_BF16: return round_to(a, 8, -126, 127);
     case OP_F16: return round_to(a, 11, -14, 15);
-    case OP_COPY16: return a;
+    case OP_COPY16:
+    case OP_WIDEN:
+    case OP_NARROW: return a;
     default: bug("%s has no value of one operand", op_row(op)->name);
     }
 }

@@ -42,12 +42,12 @@ Kernel *step_add(Scope *s, Kernel *k, Operand *operands, const Node *n, bool bac
     return step->kernel;
 }
 
-void copy_dense(Scope *s, Node *n, View *to)
+static void copy_as(Scope *s, Node *n, const Type *t, View *to)
 {
     MapFailure why;
     Dest d = { .how = HOW_REPLACE };
     const char *name = intern_printf(s->f->cx, "%s_dense", text_buffer_name(s, n));
-    d.view = view_dense(s->f, buffer_new(s->f, name, narrow_storage(s->f, n, n->type), n), n->type);
+    d.view = view_dense(s->f, buffer_new(s->f, name, t, n), n->type);
     Root *r = root_new(s, n, ROOT_COPY);
     vec_push(s->f->cx->scratch, &r->dests, d);
     Unit *u = NEW(s->f->cx->scratch, Unit);
@@ -61,6 +61,13 @@ void copy_dense(Scope *s, Node *n, View *to)
     map_finish(s, u);
     *to = d.view;
 }
+
+void copy_dense(Scope *s, Node *n, View *to)
+{
+    copy_as(s, n, narrow_storage(s->f, n, n->type), to);
+}
+
+void copy_wide(Scope *s, Node *n, View *to) { copy_as(s, n, n->type, to); }
 
 /* ---- one try -------------------------------------------------------------------------------- */
 

@@ -348,6 +348,7 @@ bool loop_use_temp(Scope *s, int k);              /* carry k goes over a copy; f
 Node *loop_result(const Graph *body, int k);      /* the node that is result k */
 void loop_finish(Scope *s, Unit *u);              /* its step, with those of the body */
 void scope_run(Scope *s);                         /* fuse.c: from nodes to steps */
+void copy_wide(Scope *s, Node *n, View *to);      /* the same in 32 bits, of a 16-bit value */
 void copy_dense(Scope *s, Node *n, View *to);     /* a step that copies n; to: where it lies then */
 
 /* ---- fuse_text.c: names, source lines, what was fused ---------------------------------------- */

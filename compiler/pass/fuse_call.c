@@ -94,15 +94,16 @@ static View matrix_operand(Scope *s, Node *n, Matrix *m)
     return v;
 }
 
-/* An operand of a product with one of another format: what is of 16 bits, though it lies in 32, is
-   copied. */
-static void one_format(Scope *s, Node *n, View *v, Matrix *m)
+/* An operand of a product with one of another format. In 16 bits, what is of 16 bits though it lies
+   in 32 is copied; else what lies in 16. */
+static void one_format(Scope *s, Node *n, bool narrow, View *v, Matrix *m)
 {
-    if (v->buffer->dtype == s->f->p->narrow)
+    if ((v->buffer->dtype == s->f->p->narrow) == narrow)
         return;
-    if (!narrow_is(s->f, n))
-        bug("a product of a 16-bit operand with one that is not");
-    copy_dense(s, n, v);
+    if (narrow)
+        copy_dense(s, n, v);
+    else
+        copy_wide(s, n, v);
     as_matrix(v, m);
 }
 
@@ -157,9 +158,10 @@ static void finish_product(Scope *s, Unit *u, Node *n, Node *bias, AddKind add)
     v[0] = reshaped(s, u->node, x->view, r, n->type->dim);
     v[1] = matrix_operand(s, in[0], &a);
     v[2] = matrix_operand(s, in[1], &b);
+    const bool narrow = narrow_is(f, in[0]) && narrow_is(f, in[1]);
     if (v[1].buffer->dtype != v[2].buffer->dtype)
         for (int i = 1; i < 3; i++)
-            one_format(s, in[i - 1], &v[i], i == 1 ? &a : &b);
+            one_format(s, in[i - 1], narrow, &v[i], i == 1 ? &a : &b);
     if (!as_matrix(&v[0], &c))
         bug("the result of a product is no matrix");
     Batch batch = batch_of(f, (const View *[]){ &v[0], &v[1], &v[2] });
@@ -269,16 +271,20 @@ static View result_view(Scope *s, Node *n, int k)
     const char *name = intern_printf(s->f->cx, "%s_%s", text_buffer_name(s, other ? other : n),
                                      tail);
     const Type *t = n->types[k];
-    if (narrow_is(s->f, n->in[0]) && (k == 0 || n->op == OP_ATTENTION_GRAD))
+    if (narrow_is(s->f, n->in[0]) && !n->attr.wide && (k == 0 || n->op == OP_ATTENTION_GRAD))
         t = type_of(s->f->ds, s->f->p->narrow, t->rank, t->dim);
     return view_dense(s->f, buffer_new(s->f, name, t, n), n->types[k]);
 }
 
-static View input_heads(Scope *s, Node *n)
+/* An operand of a call; of one in 32 bits, what lies in 16 is copied. */
+static View input_heads(Scope *s, const Node *call, Node *n)
 {
     const Dim *dim[4];
+    View v = operand_view(s, n);
+    if (call->attr.wide && v.buffer->dtype == s->f->p->narrow)
+        copy_wide(s, n, &v);
     four(s->f, n->type, dim);
-    return heads(s, n, operand_view(s, n), dim);
+    return heads(s, n, v, dim);
 }
 
 static View output_heads(Scope *s, Node *n, int k)
@@ -321,15 +327,16 @@ static void finish_attention(Scope *s, Unit *u)
     Fuser *f = s->f;
     Node *n = u->node;
     bool grad = n->op == OP_ATTENTION_GRAD;
-    View v[9], q = input_heads(s, n->in[0]), k = input_heads(s, n->in[1]);
-    View w = input_heads(s, n->in[2]);
+    View v[9], q = input_heads(s, n, n->in[0]), k = input_heads(s, n, n->in[1]);
+    View w = input_heads(s, n, n->in[2]);
     Attention a = attention_of(f, n);
     a.q = steps_of(f, &q);
     a.k = steps_of(f, &k);
     a.v = steps_of(f, &w);
     int at = 0;
     if (grad) {
-        View y = input_heads(s, n->in[3]), lse = line(s, n->in[4]), d_y = input_heads(s, n->in[5]);
+        View y = input_heads(s, n, n->in[3]), lse = line(s, n->in[4]),
+             d_y = input_heads(s, n, n->in[5]);
         for (int i = 0; i < 3; i++)
             v[at++] = output_heads(s, n, i);
         a.y = steps_of(f, &y);

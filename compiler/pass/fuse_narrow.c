@@ -16,7 +16,7 @@ bool node_is_narrowing(const Node *n) { return n->op == OP_BF16 || n->op == OP_F
 bool node_is_handed(const Node *n)
 {
     const Node *in = n->n_in ? n->in[0] : NULL;
-    if (!node_is_narrowing(n) || in->op != OP_RESULT)
+    if (!node_is_narrowing(n) || in->op != OP_RESULT || in->in[0]->attr.wide)
         return false;
     return (in->in[0]->op == OP_ATTENTION && in->attr.index == 0)
            || in->in[0]->op == OP_ATTENTION_GRAD;
@@ -51,7 +51,7 @@ static void mark_loop(Fuser *f, Node *n)
 static bool result_is_narrow(const Fuser *f, const Node *call, int k)
 {
     if (call->op == OP_ATTENTION || call->op == OP_ATTENTION_GRAD)
-        return k == 0 || call->op == OP_ATTENTION_GRAD;
+        return !call->attr.wide && (k == 0 || call->op == OP_ATTENTION_GRAD);
     const Loop *l = call->attr.loop;
     return call->op == OP_LOOP
            && is_marked(f, k < l->n_carry ? l->body->args.at[k] : loop_result(l->body, k));

@@ -279,7 +279,7 @@ static Node *forward_result(Sweep *s, const Node *n, int k)
     }
     /* What is in memory is the rounded result; the adjoint is taken there. */
     const DType narrow = s->from->program->narrow;
-    if (n->op == OP_ATTENTION && k == 0 && (narrow == DT_BF16 || narrow == DT_F16))
+    if (n->op == OP_ATTENTION && k == 0 && !n->attr.wide && (narrow == DT_BF16 || narrow == DT_F16))
         return ir_unary(r->graph, narrow == DT_BF16 ? OP_BF16 : OP_F16, r, r->span);
     return r;
 }

@@ -26,6 +26,7 @@ bool simplify_check_rules(Context *cx, FILE *out);
    adjoints. pass_settle, after grad: carries that are rounded wherever they are read are rounded
    where they are made. */
 Graph *pass_precision(Graph *g, DType narrow);
+Graph *pass_borderless(Graph *g); /* without the ops that say where precision changes */
 Graph *pass_settle(Graph *g);
 
 /* grad.c: reverse mode. Adds SINK_GRAD contributions for every parameter that the SINK_SUM of

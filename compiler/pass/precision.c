@@ -19,9 +19,15 @@
  * The idea: rounding is part of the forward program, before grad; so training, evaluation and
  * outputs compute the same values, and the adjoint of a rounded value is rounded likewise
  * (op/point.c). Parameters have a 16-bit copy in any case, and their gradients add up in 32 bits:
- * copy16, not a rounding. After grad, an adjoint that
- * a loop carries and that the body rounds before anything else is rounded where it is made
- * (pass_settle): the same values, stored in 16 bits. So are the gradients that attention hands out.
+ * copy16, not a rounding. After grad, an adjoint that a loop carries and that the body rounds
+ * before anything else is rounded where it is made (pass_settle): the same values, stored in 16
+ * bits. So are the gradients that attention hands out.
+ *
+ * A layer may have a precision of its own (`in fp32`): its arguments, its parameters and its draws
+ * come through a widen, what it gives through a narrow, and what is made of a value belongs to the
+ * region that the value is of. In a wide region nothing is rounded and products take what is there;
+ * a narrow op rounds operands of products, all else stays as it comes. Both ops are taken out. In a
+ * program of 32 bits with layers in 16 it is the other way round.
  *
  * Needs: simplified tensor IR without adjoints. Guarantees: no op is removed; the results differ by
  * rounding alone.
@@ -31,9 +37,14 @@
 typedef struct {
     Context *cx;
     Op op;       /* OP_BF16 or OP_F16 */
+    bool wide;   /* a value of no region is of 32 bits */
     Map *known;  /* nodes made here whose values need no rounding: arguments and results of loops */
     Map *params; /* arguments of bodies that are parameters, or one of a stack */
+    Map *region; /* node of the graphs that come in -> Region */
 } Precision;
+
+/* What was said last on the way to a value: nothing, 32 bits, 16 bits. */
+typedef enum { REGION_NONE, REGION_WIDE, REGION_NARROW } Region;
 
 /* What is known of the values of one graph; all by node id. */
 typedef struct {
@@ -65,9 +76,82 @@ static bool is_product(const Node *n)
     return c == CLASS_CONTRACT || c == CLASS_CUSTOM || c == CLASS_INDEX || n->op == OP_LOOP;
 }
 
-/* Does n take its input k as a 16-bit operand? */
-static bool takes_narrow(const Node *n, int k)
+/* ---- regions -------------------------------------------------------------------------------- */
+
+static Region region_of(const Precision *p, const Node *n)
 {
+    return (Region)(intptr_t)map_get(p->region, n);
+}
+
+static void set_region(Precision *p, const Node *n, Region r)
+{
+    map_set(p->region, n, (void *)(intptr_t)r);
+}
+
+static const Node *result_of(const Graph *body, int k)
+{
+    for (int i = 0; i < body->sinks.len; i++)
+        if (body->sinks.at[i].index == k)
+            return body->sinks.at[i].node;
+    bug("a loop without its result %d", k);
+}
+
+static void find_regions(Precision *p, Graph *g);
+
+/* A carried value is of the region of its first value, or of the next ones. */
+static void find_regions_of_loop(Precision *p, const Node *loop)
+{
+    const Loop *l = loop->attr.loop;
+    for (int k = 0; k < loop->n_in; k++)
+        set_region(p, l->body->args.at[k], region_of(p, loop->in[k]));
+    for (bool again = true; again;) {
+        again = false;
+        find_regions(p, l->body);
+        for (int k = 0; k < l->n_carry; k++) {
+            const Region next = region_of(p, result_of(l->body, k));
+            if (region_of(p, l->body->args.at[k]) != REGION_NONE || next == REGION_NONE)
+                continue;
+            set_region(p, l->body->args.at[k], next);
+            again = true;
+        }
+    }
+}
+
+static void find_regions(Precision *p, Graph *g)
+{
+    for (int i = 0; i < g->nodes.len; i++) {
+        const Node *n = g->nodes.at[i];
+        Region r = REGION_NONE;
+        if (n->op == OP_ARG)
+            continue;
+        if (n->op == OP_LOOP)
+            find_regions_of_loop(p, n);
+        if (n->op == OP_WIDEN || n->op == OP_NARROW)
+            r = n->op == OP_WIDEN ? REGION_WIDE : REGION_NARROW;
+        else if (n->op == OP_LOOP && n->n_out == 1)
+            r = region_of(p, result_of(n->attr.loop->body, 0));
+        else if (n->op == OP_RESULT && n->in[0]->op == OP_LOOP)
+            r = region_of(p, result_of(n->in[0]->attr.loop->body, n->attr.index));
+        for (int k = 0; n->op != OP_LOOP && k < n->n_in && r == REGION_NONE; k++)
+            r = region_of(p, n->in[k]);
+        set_region(p, n, r);
+    }
+}
+
+/* Is n computed in 32 bits? */
+static bool is_wide(const Precision *p, const Node *n)
+{
+    const Region r = region_of(p, n);
+    return r == REGION_WIDE || (r == REGION_NONE && p->wide);
+}
+
+/* ---- facts ---------------------------------------------------------------------------------- */
+
+/* Does n take its input k as a 16-bit operand? */
+static bool takes_narrow(const Precision *p, const Node *n, int k)
+{
+    if (is_wide(p, n))
+        return false;
     const Policy policy = op_row(n->op)->policy;
     return policy == POLICY_PRODUCT || (policy == POLICY_TABLE && k == 0);
 }
@@ -99,6 +183,8 @@ static void find_bias(Facts *f, const Node *n, const int *uses)
 {
     for (int k = 0; n->op == OP_ADD && k < 2; k++) {
         const Node *root = n->in[k], *other = through_views(n->in[1 - k]);
+        while (other->op == OP_WIDEN || other->op == OP_NARROW)
+            other = through_views(other->in[0]);
         bool alone = uses[root->id] == 1;
         for (; root->op == OP_RESHAPE; alone &= uses[root->id] == 1)
             root = root->in[0];
@@ -131,26 +217,28 @@ static Facts find_facts(const Precision *p, Graph *g)
         const Node *node = g->nodes.at[i];
         for (int k = 0; live[i] && k < node->n_in; k++) {
             const Node *root = through_views(node->in[k]);
-            f.operand[root->id] |= takes_narrow(node, k);
+            f.operand[root->id] |= takes_narrow(p, node, k);
             f.crosses[root->id] |= f.depth[i] > f.depth[root->id];
         }
     }
     for (int i = g->nodes.len - 1; i >= 0; i--)
         for (int k = 0; live[i] && k < g->nodes.at[i]->n_in; k++)
-            f.feeds[g->nodes.at[i]->in[k]->id] |= f.feeds[i] || takes_narrow(g->nodes.at[i], k);
+            f.feeds[g->nodes.at[i]->in[k]->id] |= f.feeds[i] || takes_narrow(p, g->nodes.at[i], k);
     return f;
 }
 
 /* Is n rounded where it is made, for all who read it? */
-static bool is_rounded(const Facts *f, const Node *n)
+static bool is_rounded(const Precision *p, const Facts *f, const Node *n)
 {
     const Policy policy = op_row(n->op)->policy;
-    if (!is_tensor(n) || f->per_row[n->id])
+    if (!is_tensor(n) || f->per_row[n->id] || is_wide(p, n))
         return false;
     if (n->op == OP_MATMUL)
         return !f->inner[n->id];
     if (n->op == OP_RESULT)
         return n->in[0]->op == OP_ATTENTION && n->attr.index == 0;
+    if (n->op == OP_NARROW)
+        return f->operand[n->id];
     return (policy == POLICY_POINT || (policy == POLICY_MOVE && !is_view(n)))
            && (f->operand[n->id] || f->crosses[n->id] || f->biased[n->id]);
 }
@@ -206,7 +294,7 @@ static bool *rounded_carries(const Precision *p, const Node *loop)
     bool *carry = NEW_ARRAY(p->cx->scratch, bool, l->n_carry + 1);
     for (int k = 0; k < l->n_carry; k++) {
         const Node *arg = l->body->args.at[k];
-        carry[k] = is_tensor(arg)
+        carry[k] = is_tensor(arg) && !is_wide(p, arg)
                    && (f.operand[arg->id] || (f.crosses[arg->id] && f.feeds[arg->id]));
     }
     return carry;
@@ -239,6 +327,14 @@ static bool result_is_known(const Precision *p, const Node *loop, int k, const b
     return false;
 }
 
+/* A value that enters another region. A parameter is read as it is; products find its copy. */
+static Node *narrow_border(Precision *p, Graph *to, const Facts *f, const Node *n, Node *in)
+{
+    if (n->name)
+        ir_named(in, n->name);
+    return is_rounded(p, f, n) && !is_param(p, through_views(in)) ? narrowed(p, to, in) : in;
+}
+
 static Node *narrow_node(Precision *p, Graph *to, const Facts *f, const Node *n, Node **copy)
 {
     if (n->op == OP_LOOP) {
@@ -247,20 +343,24 @@ static Node *narrow_node(Precision *p, Graph *to, const Facts *f, const Node *n,
             set_known(p, loop);
         return n->n_out == 1 ? ir_named(loop, n->name) : loop;
     }
+    if (n->op == OP_WIDEN || n->op == OP_NARROW)
+        return narrow_border(p, to, f, n, copy[n->in[0]->id]);
     Node **in = NEW_ARRAY(p->cx->scratch, Node *, n->n_in + 1);
     for (int k = 0; k < n->n_in; k++) {
         in[k] = copy[n->in[k]->id];
-        if (takes_narrow(n, k))
+        if (takes_narrow(p, n, k))
             in[k] = narrowed(p, to, in[k]);
     }
     Node **by_id = NEW_ARRAY(p->cx->scratch, Node *, n->id + 1);
     for (int k = 0; k < n->n_in; k++)
         by_id[n->in[k]->id] = in[k];
-    Node *made = graph_copy_node(to, n, by_id);
+    Node said = *n;
+    said.attr.wide |= n->op == OP_ATTENTION && is_wide(p, n);
+    Node *made = graph_copy_node(to, &said, by_id);
     if (n->op == OP_RESULT && n->in[0]->op == OP_LOOP
         && result_is_known(p, copy[n->in[0]->id], n->attr.index, rounded_carries(p, n->in[0])))
         set_known(p, made);
-    return is_rounded(f, n) ? narrowed(p, to, made) : made;
+    return is_rounded(p, f, n) ? narrowed(p, to, made) : made;
 }
 
 static Graph *narrow_graph(Precision *p, Graph *g, Graph *parent, const Node *loop, Node *const *in,
@@ -357,7 +457,7 @@ static Node *settle_node(Precision *p, Graph *to, const Node *n, Node *const *co
     if (n->op == p->op && is_known(p, copy[n->in[0]->id]))
         return copy[n->in[0]->id];
     Node *made = graph_copy_node(to, n, copy);
-    if (n->op == OP_RESULT && n->in[0]->op == OP_ATTENTION_GRAD)
+    if (n->op == OP_RESULT && n->in[0]->op == OP_ATTENTION_GRAD && !n->in[0]->attr.wide)
         return settled(p, to, made);
     if (n->op == OP_RESULT && n->in[0]->op == OP_LOOP
         && result_is_known(p, copy[n->in[0]->id], n->attr.index,
@@ -389,7 +489,11 @@ static Graph *settle_graph(Precision *p, Graph *g, Graph *parent, const Loop *lo
 static Precision precision_of(const Graph *g, DType narrow)
 {
     Context *cx = g->program->cx;
-    return (Precision){ cx, narrow == DT_BF16 ? OP_BF16 : OP_F16, map_new(cx->scratch),
+    return (Precision){ cx,
+                        narrow == DT_BF16 ? OP_BF16 : OP_F16,
+                        g->program->wide,
+                        map_new(cx->scratch),
+                        map_new(cx->scratch),
                         map_new(cx->scratch) };
 }
 
@@ -404,5 +508,15 @@ Graph *pass_settle(Graph *g)
 Graph *pass_precision(Graph *g, DType narrow)
 {
     Precision p = precision_of(g, narrow);
+    find_regions(&p, g);
     return narrow_graph(&p, g, NULL, NULL, NULL, NULL);
 }
+
+static Node *without_border(Graph *to, Node *n, void *user)
+{
+    (void)to;
+    (void)user;
+    return n->op == OP_WIDEN || n->op == OP_NARROW ? n->in[0] : NULL;
+}
+
+Graph *pass_borderless(Graph *g) { return graph_rewrite(g, without_border, NULL); }

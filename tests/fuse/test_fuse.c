@@ -306,7 +306,7 @@ static Program *read_program(Context *cx, const char *prelude, const char *path,
     }
     const SemOptions opt = { defines, n, prelude };
     Checked *c = tree && !diag_count(cx) ? sem_check(cx, tree, &opt) : NULL;
-    return c && !diag_count(cx) ? lower_program(cx, c, DT_F64) : NULL;
+    return c && !diag_count(cx) ? lower_program(cx, c, DT_F64, LOWER_ALIKE) : NULL;
 }
 
 /* One test line for all graphs of the range, and one for each that fails. */

@@ -107,7 +107,7 @@ static Program *read_model(Context *cx, const char *path, const char *prelude)
     if (diag_count(cx) > 0)
         return NULL;
     Checked *c = sem_check(cx, tree, &opt);
-    return c ? lower_program(cx, c, DT_F64) : NULL;
+    return c ? lower_program(cx, c, DT_F64, LOWER_ALIKE) : NULL;
 }
 
 int main(int argc, char **argv)

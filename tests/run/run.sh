@@ -57,6 +57,8 @@ check() {
         fp32)    try "$file" "$name" fp32 "" float 2e-5 "$dims" ;;
         bf16)    try "$file" "$name" bf16 "--precision=bf16" float 3e-2 "$dims" ;;
         bf16-O0) try "$file" "$name" bf16-O0 "--precision=bf16 -O0" float 3e-2 "$dims" ;;
+        bf16-as-fp32) try "$file" "$name" "$variant" "--precision=bf16" float 2e-5 "$dims" ;;
+        fp32-as-bf16) try "$file" "$name" "$variant" "" float 3e-2 "$dims" ;;
         fp16)    try "$file" "$name" fp16 "--precision=fp16" float 4e-3 "$dims" ;;
         esac
     done
@@ -73,6 +75,13 @@ if [ $# -gt 0 ]; then
 fi
 export OMP_NUM_THREADS=1
 for file in *.model; do both "$file" "${file%.model}" "fp64 fp64-O0 fp32 bf16 bf16-O0 fp16"; done
+# With each layer in fp32 a bf16 program is as exact as one in fp32; and layers in bf16 alone.
+sed '/^    \(wte\|below\|above\) .*:/s/$/ in fp32/' regions.model > "$work/regions_fp32.model"
+sed 's/ in fp32/ in bf16/' regions.model > "$work/regions_bf16.model"
+both "$work/regions_fp32.model" regions_fp32 bf16-as-fp32
+both "$work/regions_bf16.model" regions_bf16 "fp64 fp32-as-bf16"
+sed "s/ in fp32/ in bf16/" borders.model > "$work/borders_bf16.model"
+both "$work/borders_bf16.model" borders_bf16 "fp64 fp32-as-bf16"
 
 # The examples of the reference that are whole programs.
 awk -v dir="$work" '
