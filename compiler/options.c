@@ -40,6 +40,8 @@ static const Row table[] = {
       "stop earlier: ast, ir, grad, types, plan or c; exe is the default" },
     { "--precision", "P", KIND_CHOICE, AT(precision), "fp32|fp64|bf16|fp16", PRECISION_FP32,
       "of the train block, or fp32; 16 bits have fp32 masters" },
+    { "--head-rows", "N", KIND_NUMBER, AT(head_rows), NULL, 0,
+      "compute the logits N rows at a time, to save memory; 0: all" },
     { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
       "the program prints the range of each value, step by step" },
     { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory", EXPLAIN_MEMORY,
@@ -251,6 +253,8 @@ static const char *command_of(Context *cx, const Options *opt)
     static const char *const precision[] = { "", " --precision=fp64", " --precision=bf16",
                                              " --precision=fp16" };
     text_put(&t, opt->precision > 0 ? precision[opt->precision] : "");
+    if (opt->head_rows >= 0)
+        text_add(&t, " --head-rows=%ld", opt->head_rows);
     text_put(&t, opt->trace ? " --trace" : "");
     text_put(&t, opt->unoptimised ? " -O0" : "");
     for (int i = 0; i < opt->skip.len; i++)
@@ -265,6 +269,7 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
     bool ended = false;
     *opt = (Options){ .level = 3,
                       .precision = PRECISION_UNSET,
+                      .head_rows = -1,
                       .cc = "cc",
                       .cflags = "",
                       .march = "native",

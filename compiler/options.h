@@ -29,6 +29,7 @@ typedef struct {
     bool trace;                      /* --trace */
     int explain;                     /* ExplainKind */
     TextList dims;                   /* --dims: "T=128" */
+    long head_rows;                  /* -1: as the train block says */
     int level;                       /* -O */
     bool unoptimised;                /* -O0 */
     VEC(Define) defines;             /* -D */

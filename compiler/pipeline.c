@@ -218,6 +218,44 @@ static void run_expand(Run *r)
         *s.at[i] = pass_expand(*s.at[i], r->opt->unoptimised && !rounds);
 }
 
+/* Where the head cannot be done in parts. */
+static void tell_whole_head(Run *r, const Graph *g, const Node *fail)
+{
+    const bool option = r->opt->head_rows >= 0 || !r->checked;
+    const Span none = { 0 }, at = option ? none : r->checked->train.head_span;
+    const char *const setting = option ? "--head-rows" : "head_rows";
+    if (!fail) {
+        diag_error(r->cx, at, "%s: the loss does not follow row by row from a matrix product",
+                   setting);
+        return;
+    }
+    Diag *d = diag_error(r->cx, at, "%s: the logits cannot be computed in parts%s", setting,
+                         strcmp(g->name, "eval") == 0 ? " in validation" : "");
+    diag_note(d, fail->span, "this needs all rows at once");
+}
+
+static void run_chunk(Run *r)
+{
+    Program *p = r->program;
+    const int64_t rows = r->opt->head_rows >= 0 ? r->opt->head_rows
+                         : r->checked           ? r->checked->train.head_rows
+                                                : 0;
+    Graph **whole[] = { &p->train_graph, &p->eval_graph };
+    for (int i = 0; rows > 0 && i < 2 && diag_count(r->cx) == 0; i++) {
+        const Node *fail = NULL;
+        Graph *parts = *whole[i] ? pass_chunk(*whole[i], rows, &fail) : NULL;
+        if (parts)
+            *whole[i] = parts;
+        else if (*whole[i])
+            tell_whole_head(r, *whole[i], fail);
+    }
+    for (int i = 0; rows > 0 && i < p->graphs.len; i++) {
+        const Node *fail = NULL;
+        Graph *parts = pass_chunk(p->graphs.at[i], rows, &fail);
+        p->graphs.at[i] = parts ? parts : p->graphs.at[i];
+    }
+}
+
 static void run_fuse(Run *r)
 {
     Program *p = r->program;
@@ -308,6 +346,8 @@ static const Pass passes[] = {
       "ops that fuse better in parts, written out" },
     { "clean", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, true,
       "the same rules on those parts" },
+    { "chunk", run_chunk, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, false,
+      "the logits a part of the rows at a time (--head-rows)" },
     { "fuse", run_fuse, FORM_TENSOR, FORM_KERNEL, STAGE_JOINT, true,
       "ops to kernels; skipped: a kernel per op" },
     { "order", run_order, FORM_KERNEL, FORM_KERNEL, STAGE_JOINT, false,
@@ -436,13 +476,13 @@ static Form form_after(const Run *r, const Pass *p)
 /* The last pass that has to run for what is asked. */
 static const char *last_pass(const Run *r)
 {
-    static const char *const last[] = { "emit", "parse", "clean", "tidy", "plan", "emit", "fuse" };
+    static const char *const last[] = { "emit", "parse", "chunk", "tidy", "plan", "emit", "fuse" };
     if (r->opt->stop_after)
         return r->opt->stop_after;
     if (r->opt->explain)
         return "plan";
     if (r->opt->ir && !r->opt->emit_set)
-        return "clean";
+        return "chunk";
     if (!r->opt->emit_set && r->opt->dump_after.len > 0 && r->opt->output == NULL) {
         const char *name = "parse";
         for (int i = 0; i < N_PASSES; i++)

@@ -178,7 +178,7 @@ static void write_symbols(Emitter *e, bool constants)
             text_add(&lines, "    ptrdiff_t %s;", e->symbol[i]);
         const char *where = s->span.file ? source_where(e->cx, s->span) : "";
         text_add(&lines, width || where[0] ? "\t/* %-*s%s%s */\n" : "\n", (int)width, note_of(e, s),
-                 width ? "  " : "", where);
+                 width && where[0] ? "  " : "", where);
     }
     if (!any && constants)
         return;
@@ -202,10 +202,34 @@ static void write_fixed(Emitter *e)
                emit_format(e, "%s */\n\n", emit_comment(e, t.at, 8 * COLUMNS)));
 }
 
+const char *c_part_function(Emitter *e, const Symbol *s)
+{
+    return emit_format(e, "%s_%s", e->model, e->symbol[s->id]);
+}
+
+/* A function for each axis that is done in parts: the sizes of one part. */
+static void write_parts(Emitter *e)
+{
+    for (int i = 0; i < dims_count(e->p->dims); i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        DimScope n = dim_scope(e, "n.");
+        if (s->kind != SYM_PART)
+            continue;
+        const char *step = dim_c(&n, s->step), *name = e->symbol[i];
+        text_add(e->out, "\n/* %s in part i of %s: %s, or what is left */\n", name,
+                 dim_text(e->cx, s->whole), step);
+        text_add(e->out, "static Dims %s(Dims n, ptrdiff_t i)\n{\n", c_part_function(e, s));
+        text_add(e->out, "    const ptrdiff_t left = %s - i*%s;\n", dim_c(&n, s->whole),
+                 dim_c_factor(&n, s->step));
+        text_add(e->out, "    n.%s = left < %s ? left : %s;\n    return n;\n}\n", name, step, step);
+    }
+}
+
 void c_dimensions(Emitter *e)
 {
     emit_banner(e, 1, "dimensions");
     write_symbols(e, true);
     write_fixed(e);
     write_symbols(e, false);
+    write_parts(e);
 }

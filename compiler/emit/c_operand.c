@@ -58,13 +58,33 @@ static bool agree(const Operands *all, const Operand *o, int depth)
     return true;
 }
 
+/* The axes in front that are done in parts, as one axis of one part. */
+static const Type *part_of_type(Emitter *e, const Type *t, const Symbol *part)
+{
+    Dims *ds = e->p->dims;
+    const Dim *dim[RANK_MAX] = { dim_sym(ds, part) }, *rows = dim_one(e);
+    for (int n = 1; n <= t->rank; n++) {
+        rows = dim_mul(ds, rows, t->dim[n - 1]);
+        if (!dim_same(rows, part->whole))
+            continue;
+        for (int k = n; k < t->rank; k++)
+            dim[k - n + 1] = t->dim[k];
+        return type_of(ds, t->dtype, t->rank - n + 1, dim);
+    }
+    return t;
+}
+
 const Type *operand_type(Function *f, const Operand *o)
 {
     const Type *t = o->buffer->type;
     int n = 0;
     for (int d = 0; d < f->depth; d++)
-        n += !dim_is(o->loop_stride[d], 0);
-    return n == 0 || n > t->rank ? t : type_of(f->e->p->dims, t->dtype, t->rank - n, t->dim + n);
+        n += !f->loop[d]->part && !dim_is(o->loop_stride[d], 0);
+    t = n == 0 || n > t->rank ? t : type_of(f->e->p->dims, t->dtype, t->rank - n, t->dim + n);
+    for (int d = 0; d < f->depth; d++)
+        if (f->loop[d]->part && !dim_is(o->loop_stride[d], 0))
+            t = part_of_type(f->e, t, f->loop[d]->part);
+    return t;
 }
 
 static void declare_arena(Function *f, const Operands *all, const Operand *o)

@@ -292,7 +292,7 @@ static const char *loop_comment(Function *f, const Step *s)
     Text t = text_new(e->cx->scratch);
     numbers_in(&s->body, &own, &undone);
     text_add(&t, "%d..%d  ", own.first, own.last);
-    if (s->backward && undone.first)
+    if (s->backward && undone.first && !s->loop->part)
         text_add(&t, "undoes %d..%d  ", undone.first, undone.last);
     text_add(&t, "%s  %s", s->span.file ? source_where(e->cx, s->span) : "",
              s->span.file ? emit_source_line(e, s->span) : "");
@@ -356,7 +356,9 @@ static const char *loop_call(Function *f, const Step *s, const char *name, const
     if (h->s)
         word(e, &w, "s");
     if (h->n)
-        word(e, &w, "n");
+        word(e, &w,
+             s->loop->part ? arena_printf(a, "%s(n, %s)", c_part_function(e, s->loop->part), var)
+                           : "n");
     for (int d = 0; d < f->depth; d++)
         word(e, &w, f->var[d]);
     word(e, &w, var);
@@ -391,10 +393,15 @@ static const LoopFunction *loop_function(Function *f, const Step *s, const char 
     in.loop[f->depth] = s->loop;
     in.var[f->depth] = var;
     const char *carried = names_carried(f, s);
+    const char *what = s->loop->part
+                           ? arena_printf(a, "%s of the %s rows of %s%s",
+                                          dim_text(e->cx, s->loop->part->step),
+                                          dim_text(e->cx, s->loop->part->whole), layer,
+                                          s->backward ? ", forward and backward" : "")
+                           : arena_printf(a, "one repetition of %s, %s",
+                                          s->loop->stack ? s->loop->stack : layer, f->part);
     write_function(&in, own->name, &s->body, s->backward,
-                   arena_printf(a, "one repetition of %s, %s%s%s",
-                                s->loop->stack ? s->loop->stack : layer, f->part,
-                                carried[0] ? "; in place: " : "", carried));
+                   arena_printf(a, "%s%s%s", what, carried[0] ? "; in place: " : "", carried));
     own->head = in.head;
     map_set(e->loops, s, own);
     return own;

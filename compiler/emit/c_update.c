@@ -101,7 +101,11 @@ static void write_dims(Emitter *e)
     if (n == 0)
         text_put(&t, " .none = 0");
     text_add(e->out, "static Dims %s_dims(const ptrdiff_t *dims)\n{\n", e->model);
-    text_add(e->out, "%s    return (Dims){%s };\n}\n\n", n ? "" : "    RT_UNUSED(dims);\n", t.at);
+    const char *sizes = emit_format(e, "(Dims){%s }", t.at);
+    for (int i = 0; i < dims_count(e->p->dims); i++) /* at the start, all are those of part 0 */
+        if (dims_at(e->p->dims, i)->kind == SYM_PART)
+            sizes = emit_format(e, "%s(%s, 0)", c_part_function(e, dims_at(e->p->dims, i)), sizes);
+    text_add(e->out, "%s    return %s;\n}\n\n", n ? "" : "    RT_UNUSED(dims);\n", sizes);
 }
 
 static void write_step(Emitter *e)

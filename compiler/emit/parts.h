@@ -127,10 +127,11 @@ void c_name_all(Emitter *e);               /* c_head.c: identifiers of the whole
 void c_head(Emitter *e);                   /* the comment at the top */
 void c_dimensions(Emitter *e);             /* section 1 */
 const Dim *c_count_parameters(Emitter *e); /* elements of the flat buffer */
-const char *c_training_dims(Emitter *e);   /* "B = 32, T = 128" */
-void c_parameters(Emitter *e);             /* c_params.c: section 2 */
-void c_memory(Emitter *e);                 /* c_memory.c: section 3 */
-void c_forward(Emitter *e);                /* c_step.c: sections 5 and 6 */
+const char *c_part_function(Emitter *e, const Symbol *s); /* gives the sizes of one part */
+const char *c_training_dims(Emitter *e);                  /* "B = 32, T = 128" */
+void c_parameters(Emitter *e);                            /* c_params.c: section 2 */
+void c_memory(Emitter *e);                                /* c_memory.c: section 3 */
+void c_forward(Emitter *e);                               /* c_step.c: sections 5 and 6 */
 void c_backward(Emitter *e);
 void c_step(Emitter *e);  /* c_update.c: section 7 */
 void c_table(Emitter *e); /* c_table.c: section 8 */

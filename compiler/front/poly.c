@@ -20,7 +20,8 @@ bool poly_has_const(const Poly *p)
 
 const Atom *atom_of(Dims *ds, AtomKind kind, const Symbol *s, const Dim *a, const Dim *b)
 {
-    static const int place[] = { [SYM_BATCH] = 0, [SYM_DIM] = 1, [SYM_CONST] = 2, [SYM_FRESH] = 3 };
+    static const int place
+        [] = { [SYM_BATCH] = 0, [SYM_DIM] = 1, [SYM_PART] = 1, [SYM_CONST] = 2, [SYM_FRESH] = 3 };
     for (Atom *m = ds->atoms; m; m = m->next)
         if (m->kind == kind && m->sym == s && m->a == a && m->b == b)
             return m;

@@ -207,7 +207,9 @@ typedef struct { /* settings as Program's TrainSettings has them */
     double lr, lr_end;
     int64_t warmup, decay_steps;
     double clip;
-    int precision; /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
+    int precision;     /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
+    int64_t head_rows; /* rows of the product before the loss at a time; 0: all */
+    Span head_span;    /* where that is set */
     int64_t steps, eval_every, save_every, log_every, seed, keep;
     const char *out;
     Span span;

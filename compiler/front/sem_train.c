@@ -156,7 +156,8 @@ static void check_limits(Sem *s, const Ast *at)
 /* ---- the block ----------------------------------------------------------------------------- */
 
 static const char setting_keys[] =
-    "data batch accumulate dims optimizer clip steps eval save log seed keep out precision";
+    "data batch accumulate dims optimizer clip steps eval save log seed keep out precision "
+    "head_rows";
 
 enum { SETTINGS_MAX = 16 };
 
@@ -239,6 +240,10 @@ static void read_setting(Sem *s, const Ast *a)
             sem_error(s, v->span, "out is the folder of a run, a text");
         break;
     case 13: precision(s, v); break;
+    case 14:
+        train_whole(s, v, "head_rows", 0, &t->head_rows);
+        t->head_span = v->span;
+        break;
     default: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))

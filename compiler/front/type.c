@@ -50,6 +50,30 @@ Symbol *dims_find(const Dims *ds, const char *name)
     return NULL;
 }
 
+const Symbol *dims_part(Dims *ds, const char *name, const Dim *whole, const Dim *step,
+                        const char *note)
+{
+    const char *unused = name;
+    for (int i = 0; i < ds->symbols.len; i++) {
+        const Symbol *s = ds->symbols.at[i];
+        if (s->kind == SYM_PART && dim_same(s->whole, whole) && dim_same(s->step, step))
+            return s;
+    }
+    for (int i = 2; dims_find(ds, unused); i++)
+        unused = intern_printf(ds->cx, "%s_%d", name, i);
+    Symbol *s = dims_symbol(ds, unused, SYM_PART, 0, (Span){ 0, 0, 0 });
+    s->note = note;
+    s->whole = whole;
+    s->step = step;
+    return s;
+}
+
+const Dim *dim_parts(Dims *ds, const Symbol *part)
+{
+    const Dim *less = dim_sub(ds, part->step, dim_const(ds, 1));
+    return dim_floor_div(ds, dim_add(ds, part->whole, less), part->step);
+}
+
 int dims_count(const Dims *ds) { return ds->symbols.len; }
 Symbol *dims_at(const Dims *ds, int id) { return ds->symbols.at[id]; }
 

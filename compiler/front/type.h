@@ -18,16 +18,20 @@ typedef enum {
     SYM_CONST, /* fixed when the model is compiled: has a value */
     SYM_DIM,   /* bound when the program starts: dim T */
     SYM_BATCH, /* the sample axis: batch B; also bound at program start */
+    SYM_PART,  /* rows of one part of an axis that a loop does in parts: step, or what is left */
     SYM_FRESH, /* front end only: a dim of a layer's signature, not yet bound */
 } SymKind;
 
 typedef struct {
     const char *name; /* interned; unique unless FRESH */
     SymKind kind;
-    int64_t value;    /* CONST; for DIM and BATCH the one in training, 0 = unset */
-    int id;           /* place in the table; order of declaration */
-    Span span;        /* where it is declared */
-    const char *note; /* one-line description for emitted code, or NULL */
+    /* CONST; for DIM and BATCH the one in training, 0 = unset; of a PART the most it can be, while
+       dims have the values of training */
+    int64_t value;
+    int id;                         /* place in the table; order of declaration */
+    Span span;                      /* where it is declared */
+    const char *note;               /* one-line description for emitted code, or NULL */
+    const struct Dim *whole, *step; /* PART: the axis it is of; rows of every part but the last */
 } Symbol;
 
 /* ---- dims ---------------------------------------------------------------------------------- */
@@ -43,6 +47,11 @@ Symbol *dims_at(const Dims *ds, int id);
 
 const Dim *dim_const(Dims *ds, int64_t value);
 const Dim *dim_sym(Dims *ds, const Symbol *s);
+/* The rows of one part, of `whole` done in parts of `step`: the symbol of that name, made if there
+   is none yet. */
+const Symbol *dims_part(Dims *ds, const char *name, const Dim *whole, const Dim *step,
+                        const char *note);
+const Dim *dim_parts(Dims *ds, const Symbol *part); /* how many parts there are */
 const Dim *dim_add(Dims *ds, const Dim *a, const Dim *b);
 const Dim *dim_sub(Dims *ds, const Dim *a, const Dim *b);
 const Dim *dim_mul(Dims *ds, const Dim *a, const Dim *b);

@@ -57,6 +57,40 @@ static void tensor_copy(Tensor *to, const Tensor *from)
         to->at[i] = from->at[i];
 }
 
+/* Rows [from, from + n) along the first axis, in place. */
+static Tensor tensor_rows(const Tensor *t, int64_t from, int64_t n)
+{
+    const int64_t row = t->dim[0] ? t->elems / t->dim[0] : 0;
+    Tensor s = *t;
+    s.dim[0] = n;
+    s.elems = n * row;
+    s.at = t->at + from * row;
+    return s;
+}
+
+/* What iteration i has of a sliced input or a stacked result. */
+static Tensor loop_slice(const Loop *l, const Tensor *t, int64_t i, const EvalEnv *env)
+{
+    if (!l->part)
+        return tensor_slice(t, i);
+    return tensor_rows(t, i * dim_eval(l->part->step, env->dims), env->dims[l->part->id]);
+}
+
+/* The dims of iteration i, in which the last part is what is left. */
+static const int64_t *loop_dims(Arena *a, const Loop *l, int64_t i, const EvalEnv *env)
+{
+    if (!l->part)
+        return env->dims;
+    const int n = dims_count(l->body->program->dims);
+    int64_t *dims = NEW_ARRAY(a, int64_t, n + 1);
+    for (int k = 0; k < n; k++)
+        dims[k] = env->dims[k];
+    const int64_t step = dim_eval(l->part->step, env->dims);
+    const int64_t left = dim_eval(l->part->whole, env->dims) - i * step;
+    dims[l->part->id] = left < step ? left : step;
+    return dims;
+}
+
 EVAL(eval_loop)
 {
     const Loop *l = n->attr.loop;
@@ -71,15 +105,16 @@ EVAL(eval_loop)
     for (int64_t step = 0; step < trip; step++) {
         int64_t i = l->reverse ? trip - 1 - step : step;
         iteration = (double)i;
+        inner.dims = loop_dims(a, l, i, env);
         for (int k = l->n_carry; k < l->n_carry + l->n_slice; k++)
-            args[k] = tensor_slice(in[k], i);
+            args[k] = loop_slice(l, in[k], i, &inner);
         Tensor *result = ir_eval(a, l->body, &inner);
         for (int s = 0; s < l->body->sinks.len; s++) {
             int k = l->body->sinks.at[s].index;
             if (k < l->n_carry) {
                 args[k] = result[s];
             } else {
-                Tensor place = tensor_slice(&out[k], i);
+                Tensor place = loop_slice(l, &out[k], i, &inner);
                 tensor_copy(&place, &result[s]);
             }
         }

@@ -59,13 +59,16 @@ typedef struct {  /* all zero unless the op uses the field */
    Body results (sinks SINK_RESULT 0..): n_carry next values, then n_stack elements.
    Node results: n_carry final values, then n_stack stacked tensors [trip, ...].
    With reverse, iterations run from trip-1 down to 0 (slices and stacks are indexed by the
-   iteration, not by the order). */
+   iteration, not by the order).
+   With part, an iteration gets the next rows of the first axis instead of one element: that axis
+   of sliced inputs and stacked results is part->whole outside and the symbol part in the body. */
 struct Loop {
     /* the layer's ("block") or "scan"; names the emitted function */
     const char *name;
     const char *var;                         /* loop variable of the source ("i"), or NULL */
     const char *stack;                       /* the stack iterated over ("h"), or NULL */
     const Dim *trip;                         /* iterations */
+    const Symbol *part;                      /* NULL: slices are elements */
     bool reverse;                            /* from the last to the first */
     int n_carry, n_slice, n_shared, n_stack; /* of each kind of input, and stacked results */
     Graph *body;                             /* of one iteration */

@@ -29,5 +29,12 @@ int64_t *program_training_dims(const Program *p)
                     : s->kind == SYM_BATCH ? PROGRAM_USUAL_BATCH
                                            : PROGRAM_USUAL_DIM;
     }
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        if (s->kind != SYM_PART)
+            continue;
+        const int64_t step = dim_eval(s->step, values), whole = dim_eval(s->whole, values);
+        values[i] = whole < step ? whole : step;
+    }
     return values;
 }

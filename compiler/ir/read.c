@@ -440,17 +440,24 @@ static Node *read_node(Reader *r, Scope *s)
 
 static bool read_statement(Reader *r, Scope *s, Loop *loop);
 
-static const Type *slice_type(Reader *r, const Type *t, Span at)
+static const Type *slice_type(Reader *r, const Loop *l, const Type *t, Span at)
 {
     if (t->rank < 1) {
         fail(r, at, "a scalar has no slices");
         return t;
     }
+    if (l->part) {
+        const Dim *dim[RANK_MAX] = { dim_sym(r->p->dims, l->part) };
+        for (int k = 1; k < t->rank; k++)
+            dim[k] = t->dim[k];
+        return type_of(r->p->dims, t->dtype, t->rank, dim);
+    }
     return type_of(r->p->dims, t->dtype, t->rank - 1, t->dim + 1);
 }
 
 /* One section of a loop's list: name = value, or name in value. */
-static int read_section(Reader *r, Scope *outer, Scope *inner, ArgKind kind, Node **in, int n)
+static int read_section(Reader *r, Scope *outer, Scope *inner, const Loop *l, ArgKind kind,
+                        Node **in, int n)
 {
     int count = 0;
     while (!r->failed && !at_text(r, ";")) {
@@ -462,7 +469,7 @@ static int read_section(Reader *r, Scope *outer, Scope *inner, ArgKind kind, Nod
             fail(r, at, "more than %d operands", OPERANDS_MAX);
             break;
         }
-        const Type *t = kind == ARG_SLICE ? slice_type(r, value->type, at) : value->type;
+        const Type *t = kind == ARG_SLICE ? slice_type(r, l, value->type, at) : value->type;
         Node *arg = ir_arg(inner->g, kind, t, at);
         ir_named(arg, hint_of(r, name));
         bind(r, inner, name, at, arg, 0);
@@ -472,6 +479,15 @@ static int read_section(Reader *r, Scope *outer, Scope *inner, ArgKind kind, Nod
     }
     expect(r, ";");
     return count;
+}
+
+static const Symbol *read_part(Reader *r)
+{
+    Span at = r->tok.span;
+    const Symbol *s = dims_find(r->p->dims, read_word(r, "the name of a part"));
+    if (!r->failed && (!s || s->kind != SYM_PART))
+        fail(r, at, "the name of a part is wanted here");
+    return s;
 }
 
 static Node *read_loop(Reader *r, Scope *s)
@@ -492,12 +508,14 @@ static Node *read_loop(Reader *r, Scope *s)
     l->trip = read_dim(r);
     expect(r, "]");
     l->reverse = accept(r, "reverse");
+    if (accept(r, "part"))
+        l->part = read_part(r);
     l->body = graph_new(r->p, l->name, s->g);
     Scope inner = { l->body, map_new(r->cx->scratch) };
     expect(r, "(");
-    l->n_carry = read_section(r, s, &inner, ARG_CARRY, in, 0);
-    l->n_slice = read_section(r, s, &inner, ARG_SLICE, in, l->n_carry);
-    l->n_shared = read_section(r, s, &inner, ARG_SHARED, in, l->n_carry + l->n_slice);
+    l->n_carry = read_section(r, s, &inner, l, ARG_CARRY, in, 0);
+    l->n_slice = read_section(r, s, &inner, l, ARG_SLICE, in, l->n_carry);
+    l->n_shared = read_section(r, s, &inner, l, ARG_SHARED, in, l->n_carry + l->n_slice);
     Span iter_at = r->tok.span;
     const char *iter = read_word(r, "the name of the iteration");
     Node *arg = ir_arg(l->body, ARG_ITER, type_of(r->p->dims, DT_I32, 0, NULL), iter_at);
@@ -731,6 +749,25 @@ static void read_symbol(Reader *r, SymKind kind)
     dims_symbol(r->p->dims, name, kind, value, at);
 }
 
+/* part rows of [B*T] by [8] */
+static void read_part_symbol(Reader *r)
+{
+    Span at = r->tok.span;
+    const char *name = read_word(r, "a name");
+    expect(r, "of");
+    expect(r, "[");
+    const Dim *whole = read_dim(r);
+    expect(r, "]");
+    expect(r, "by");
+    expect(r, "[");
+    const Dim *step = read_dim(r);
+    expect(r, "]");
+    if (!r->failed && dims_find(r->p->dims, name))
+        fail(r, at, "%s is declared twice", name);
+    if (!r->failed)
+        dims_part(r->p->dims, name, whole, step, NULL);
+}
+
 bool ir_read(Context *cx, int file, Program **program)
 {
     Reader r = { .cx = cx, .p = program_new(cx), .file = file };
@@ -744,6 +781,8 @@ bool ir_read(Context *cx, int file, Program **program)
             read_symbol(&r, SYM_BATCH);
         } else if (accept(&r, "dim")) {
             read_symbol(&r, SYM_DIM);
+        } else if (accept(&r, "part")) {
+            read_part_symbol(&r);
         } else if (accept(&r, "const")) {
             read_symbol(&r, SYM_CONST);
         } else if (accept(&r, "mean")) {
@@ -753,7 +792,7 @@ bool ir_read(Context *cx, int file, Program **program)
         } else if (accept(&r, "graph")) {
             read_graph(&r);
         } else {
-            fail(&r, at, "batch, dim, const, mean or graph is wanted here");
+            fail(&r, at, "batch, dim, part, const, mean or graph is wanted here");
         }
     }
     return !r.failed;

@@ -272,6 +272,8 @@ static void put_loop(const Printer *w, const Node *n)
     text_put(w->t, " trip [");
     put_dim(w->t, l->trip);
     text_put(w->t, l->reverse ? "] reverse" : "]");
+    if (l->part)
+        text_add(w->t, " part %s", l->part->name);
     put_body(w, n);
 }
 
@@ -379,15 +381,26 @@ void ir_print(Text *t, Graph *g)
 
 void ir_print_header(Text *t, const Program *p)
 {
-    static const char
-        *const kind[] = { [SYM_CONST] = "const", [SYM_DIM] = "dim", [SYM_BATCH] = "batch" };
+    static const char *const kind[] = {
+        [SYM_CONST] = "const",
+        [SYM_DIM] = "dim",
+        [SYM_BATCH] = "batch",
+        [SYM_PART] = "part",
+    };
     for (int i = 0; i < dims_count(p->dims); i++) {
         const Symbol *s = dims_at(p->dims, i);
         if (s->kind == SYM_FRESH)
             continue;
         text_add(t, "%s %s", kind[s->kind], s->name);
-        if (s->value || s->kind == SYM_CONST)
+        if (s->kind == SYM_PART) {
+            text_put(t, " of [");
+            put_dim(t, s->whole);
+            text_put(t, "] by [");
+            put_dim(t, s->step);
+            text_put(t, "]");
+        } else if (s->value || s->kind == SYM_CONST) {
             text_add(t, " = %lld", (long long)s->value);
+        }
         text_put(t, "\n");
     }
     for (int i = 0; i < p->means.len; i++) {

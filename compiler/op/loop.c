@@ -19,20 +19,25 @@ static const char *check_argument(const Loop *l, int i, const Type *given, const
 {
     if (i < l->n_carry || i >= l->n_carry + l->n_slice)
         return type_same(given, wanted) ? NULL : "an argument of the body has another type";
-    if (given->rank < 1 || !dim_same(given->dim[0], l->trip))
-        return "a sliced input has not one element for each iteration";
-    bool same = given->dtype == wanted->dtype && given->rank == wanted->rank + 1;
-    for (int k = 0; same && k < wanted->rank; k++)
-        same = dim_same(given->dim[k + 1], wanted->dim[k]);
+    if (given->rank < 1 || !dim_same(given->dim[0], l->part ? l->part->whole : l->trip))
+        return l->part ? "a sliced input has not the rows that are done in parts"
+                       : "a sliced input has not one element for each iteration";
+    const int gone = l->part ? 0 : 1; /* axes that a slice has less */
+    bool same = given->dtype == wanted->dtype && given->rank == wanted->rank + gone;
+    for (int k = 1 - gone; same && k < wanted->rank; k++)
+        same = dim_same(given->dim[k + gone], wanted->dim[k]);
+    if (l->part && same)
+        same = dim_has_symbol(wanted->dim[0], l->part);
     return same ? NULL : "a slice has not the type of its argument of the body";
 }
 
-static const Type *stacked_type(Dims *ds, const Type *t, const Dim *trip)
+static const Type *stacked_type(Dims *ds, const Type *t, const Loop *l)
 {
-    const Dim *dim[RANK_MAX] = { trip };
-    for (int k = 0; k < t->rank; k++)
-        dim[k + 1] = t->dim[k];
-    return type_of(ds, t->dtype, t->rank + 1, dim);
+    const Dim *dim[RANK_MAX] = { l->part ? l->part->whole : l->trip };
+    const int more = l->part ? 0 : 1;
+    for (int k = 1 - more; k < t->rank; k++)
+        dim[k + more] = t->dim[k];
+    return type_of(ds, t->dtype, t->rank + more, dim);
 }
 
 SHAPE(shape_loop)
@@ -55,9 +60,12 @@ SHAPE(shape_loop)
             return shape_refuse(why, "a result of the body is missing");
         if (i < l->n_carry && !type_same(r->type, in[i]->type))
             return shape_refuse(why, "a carried value changes its type");
-        if (i >= l->n_carry && r->type->rank == RANK_MAX)
+        if (i >= l->n_carry && !l->part && r->type->rank == RANK_MAX)
             return shape_refuse(why, "a stacked result would have too many axes");
-        out[i] = i < l->n_carry ? in[i]->type : stacked_type(ds, r->type, l->trip);
+        if (i >= l->n_carry && l->part
+            && (r->type->rank < 1 || !dim_has_symbol(r->type->dim[0], l->part)))
+            return shape_refuse(why, "a stacked result has not the rows of a part");
+        out[i] = i < l->n_carry ? in[i]->type : stacked_type(ds, r->type, l);
     }
     return l->n_carry + l->n_stack ? l->n_carry + l->n_stack
                                    : shape_refuse(why, "a loop without results does nothing");

@@ -271,8 +271,10 @@ void place_give(Scope *s, Node *n, const Dest *d); /* n goes to d */
 Root *place_copy(Scope *s, Node *of, Node *n, const Dest *d);
 /* A buffer of the arena for n. */
 Buffer *buffer_new(Fuser *f, const char *name, const Type *t, const Node *n);
-void buffer_use(Fuser *f, Buffer *b);             /* it has an id and a unique name from now on */
-bool place_view(Scope *s, Node *n, View *out);    /* where n can be read */
+void buffer_use(Fuser *f, Buffer *b);          /* it has an id and a unique name from now on */
+bool place_view(Scope *s, Node *n, View *out); /* where n can be read */
+/* What one iteration of l, in `depth` other loops, has of a sliced input or a stacked result. */
+View view_of_iteration(Fuser *f, const Loop *l, const View *stack, int depth);
 Root *root_new(Scope *s, Node *n, RootKind kind); /* without a place */
 
 /* ---- fuse_group.c: units, what they depend on, merging, order -------------------------------- */

@@ -366,6 +366,35 @@ static bool try_merge(Scope *s, Unit *a, Unit *b)
     return false;
 }
 
+/* Is `what` read to compute n from its inputs? */
+static bool reads_value(Scope *s, const Node *n, const Node *what)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        const Node *in = n->in[i];
+        const bool readable = node_is_readable(s, n->in[i]);
+        while (node_is_view(in) && in != what)
+            in = in->in[0];
+        if (in == what || (!readable && reads_value(s, n->in[i], what)))
+            return true;
+    }
+    return false;
+}
+
+static bool unit_reads(Scope *s, const Unit *u, const Node *what)
+{
+    for (int i = 0; i < u->roots.len; i++)
+        if (reads_value(s, u->roots.at[i]->node, what))
+            return true;
+    return false;
+}
+
+/* Do both read the rows that a loop over parts of them has left? */
+static bool both_read_rows(Scope *s, const Unit *a, const Unit *b, const Node *n)
+{
+    return n->op == OP_RESULT && n->in[0]->op == OP_LOOP && n->in[0]->attr.loop->part
+           && unit_reads(s, a, n) && unit_reads(s, b, n);
+}
+
 /* Elements that pass through memory no longer when a and b are one kernel. */
 static int64_t traffic_saved(Scope *s, const Unit *a, const Unit *b)
 {
@@ -383,7 +412,8 @@ static int64_t traffic_saved(Scope *s, const Unit *a, const Unit *b)
     for (int i = 0; i < s->g->nodes.len; i++) {
         const Info *x = &s->at[i];
         int token = x->unit && x->unit->kind == UNIT_CALL ? x->unit->token : x->token;
-        if (set_has(&a->reads, token) && set_has(&b->reads, token))
+        if ((set_has(&a->reads, token) && set_has(&b->reads, token))
+            || both_read_rows(s, a, b, s->g->nodes.at[i]))
             saved += size_in_training(s->f, type_elems(s->f->ds, s->g->nodes.at[i]->type));
     }
     return saved;

@@ -61,7 +61,8 @@ static bool plan_sum(Scope *s, Node *n, int k, Carry *c, Info *result)
     int *uses = graph_uses(l->body);
     if (uses[arg->id] != 1 || !is_zero(s, n->in[k]))
         return false;
-    if (!dim_le(f->ds, f->one, l->trip)) /* without an iteration nothing would write it */
+    /* without an iteration nothing would write it; parts of something are one at least */
+    if (!l->part && !dim_le(f->ds, f->one, l->trip))
         return false;
     if (!find_terms(f, loop_result(l->body, k), arg, uses, c) || !terms_fit(c, arg)) {
         c->terms.len = 0;
@@ -310,13 +311,7 @@ void loop_place_result(Scope *s, int k, Node *n)
     if (s->plan->stack_slot[j])
         return;
     Dest d = s->plan->stack[j];
-    View *v = &d.view;
-    v->loop[s->depth - 1] = dim_plus(s->f, v->loop[s->depth - 1], v->stride[0]);
-    v->rank--;
-    for (int i = 0; i < v->rank; i++) {
-        v->dim[i] = v->dim[i + 1];
-        v->stride[i] = v->stride[i + 1];
-    }
+    d.view = view_of_iteration(s->f, l, &s->plan->stack[j].view, s->depth - 1);
     place_give(s, n, &d);
 }
 

@@ -85,9 +85,14 @@ static View scalar_view(Fuser *f, BufKind kind, int index, const Node *n)
 /* ---- values that lie somewhere from the start ------------------------------------------------ */
 
 /* What one iteration sees of a stacked value. */
-static View view_of_iteration(Fuser *f, const View *stack, int depth)
+View view_of_iteration(Fuser *f, const Loop *l, const View *stack, int depth)
 {
     View v = *stack;
+    if (l->part) {
+        v.dim[0] = dim_sym(f->ds, l->part);
+        v.loop[depth] = dim_plus(f, v.loop[depth], dim_times(f, stack->stride[0], l->part->step));
+        return v;
+    }
     v.rank--;
     for (int k = 0; k < v.rank; k++) {
         v.dim[k] = stack->dim[k + 1];
@@ -111,7 +116,7 @@ static void place_arg(Scope *s, Node *n)
         View v;
         if (!place_view(s->outer, s->node->in[i], &v))
             bug("input %d of loop %s lies nowhere", i, s->loop->name);
-        x->view = n->attr.arg == ARG_SLICE ? view_of_iteration(f, &v, s->depth - 1) : v;
+        x->view = n->attr.arg == ARG_SLICE ? view_of_iteration(f, s->loop, &v, s->depth - 1) : v;
     }
     x->has_view = true;
 }

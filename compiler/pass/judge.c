@@ -118,7 +118,7 @@ static void judge_steps(Judge *j, const Steps *steps)
             judge_step(j, s);
             continue;
         }
-        if (j->skip_loops && !dim_le(j->dims, j->one, s->loop->trip)) {
+        if (j->skip_loops && !s->loop->part && !dim_le(j->dims, j->one, s->loop->trip)) {
             hold_slots(j, &s->body, s->depth);
             continue;
         }

@@ -216,6 +216,7 @@ struct Step {
     Step *twin;        /* plan_share.c: a loop's equal in another routine, or NULL */
     Span span;         /* of that value */
     bool backward;     /* of the backward pass */
+    bool mixed;        /* ... in a loop that does forward values too */
 };
 
 typedef struct Routine Routine;

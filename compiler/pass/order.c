@@ -50,11 +50,13 @@ static void number_steps(Order *o, Steps *steps, int depth)
     }
 }
 
-static void mark_backward(Steps *steps)
+static void mark_backward(Steps *steps, bool mixed)
 {
     for (int i = 0; i < steps->len; i++) {
-        steps->at[i]->backward = true;
-        mark_backward(&steps->at[i]->body);
+        Step *s = steps->at[i];
+        s->backward = true;
+        s->mixed = mixed;
+        mark_backward(&s->body, mixed || (s->loop != NULL && s->loop->part != NULL));
     }
 }
 
@@ -67,7 +69,7 @@ static void split_passes(Steps *steps)
         backward = backward || steps->at[i]->backward;
         if (backward) {
             steps->at[i]->backward = true;
-            mark_backward(&steps->at[i]->body);
+            mark_backward(&steps->at[i]->body, steps->at[i]->loop && steps->at[i]->loop->part);
         }
     }
 }
@@ -182,6 +184,12 @@ static int step_likeness(const Step *s, const Node *n)
     return like;
 }
 
+/* Does a step compute a forward value? A loop that does rows in parts goes forward and back. */
+static bool is_forward(const Step *s)
+{
+    return !s->backward || (s->mixed && s->node != NULL && !s->node->backward);
+}
+
 /* The last of the forward steps that are most surely the one which computes n. */
 static void find_forward(const Steps *steps, const Node *n, const Step **found, int *sure)
 {
@@ -191,7 +199,7 @@ static void find_forward(const Steps *steps, const Node *n, const Step **found, 
             find_forward(&s->body, n, found, sure);
             continue;
         }
-        const int like = s->backward ? 0 : step_likeness(s, n);
+        const int like = is_forward(s) ? step_likeness(s, n) : 0;
         if (like > 0 && like >= *sure) {
             *found = s;
             *sure = like;

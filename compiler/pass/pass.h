@@ -45,4 +45,11 @@ Graph *grad_of_results(Graph *g, Node *const *wrt, int n_wrt);
    Stacks that nobody reads disappear. Runs after grad and simplify. */
 Graph *pass_keep(Graph *g);
 
+/* chunk.c: the largest product that the loss follows from row by row, and all that follows from
+   it, in a loop over parts of that many rows, so that only one part of the logits exists. The
+   values of losses and of gradients of rows are the same; sums over rows (the gradient of the
+   weight) are added part by part. NULL where that cannot be: *fail is the node that needs more
+   than its rows, or NULL where there is no such product. Runs last. */
+Graph *pass_chunk(Graph *g, int64_t rows, const Node **fail);
+
 #endif

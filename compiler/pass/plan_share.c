@@ -62,7 +62,7 @@ static bool pair_step(Pairs *p, Step *a, Step *b)
         return a->kernel == b->kernel && pair_operands(p, a, b);
     if (!dim_same(a->loop->trip, b->loop->trip) || a->loop->reverse != b->loop->reverse
         || a->loop->stack != b->loop->stack || a->loop->name != b->loop->name
-        || !pair_steps(p, &a->body, &b->body, true))
+        || a->loop->part != b->loop->part || !pair_steps(p, &a->body, &b->body, true))
         return false;
     a->twin = b;
     return true;

@@ -234,7 +234,7 @@ static const struct {
       "a draw has one axis of whole samples, or none" },
     { "twice", "dim T\nconst T = 3\n", "m.ir:2:7", "T is declared twice" },
     { "const", "const C\n", "m.ir:1:7", "a const needs a value above 0" },
-    { "head", "T = 3\n", "m.ir:1:1", "batch, dim, const, mean or graph is wanted here" },
+    { "head", "T = 3\n", "m.ir:1:1", "batch, dim, part, const, mean or graph is wanted here" },
     { "carries", BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    next a, a\n  }\n"), "m.ir:5:5",
       "there are 1 carried values" },
     { "carry",
@@ -243,6 +243,18 @@ static const struct {
       "m.ir:4:8", "loop: a carried value changes its type" },
     { "slices", BODY("  %y = loop s trip [2] (a = x; c in x; ; k) {\n    next a\n  }\n"),
       "m.ir:4:8", "loop: a sliced input has not one element for each iteration" },
+    { "part", BODY("  %y = loop s trip [2] part T (a = x; ; ; k) {\n    next a\n  }\n"),
+      "m.ir:4:29", "the name of a part is wanted here" },
+    { "part twice", "dim T\npart r of [T] by [2]\npart r of [T] by [2]\n", "m.ir:3:6",
+      "r is declared twice" },
+    { "rows of a part",
+      "dim T = 4\npart r of [T] by [2]\ngraph f(x: f64[T], y: f64[3]) {\n"
+      "  %s = loop s trip [2] part r (; c in y; ; k) {\n    stack c\n  }\n  return %s\n}\n",
+      "m.ir:4:8", "loop: a sliced input has not the rows that are done in parts" },
+    { "stack of a part",
+      "dim T = 4\npart r of [T] by [2]\ngraph f(x: f64[T], y: f64[3]) {\n"
+      "  %s = loop s trip [2] part r (; c in x; d = y; k) {\n    stack d\n  }\n  return %s\n}\n",
+      "m.ir:4:8", "loop: a stacked result has not the rows of a part" },
     { "closed body",
       BODY("  %y = loop s trip [2] (a = x; ; ; k) {\n    %c = add a, x : f64[T,C]\n"
            "    next %c\n  }\n"),

@@ -1,6 +1,7 @@
 /* passes.c -- runs passes over the graphs of an IR file and prints what comes out.
  *
  * Usage: passes FILE PASS...    passes: simplify fast bf16 f16 grad settle keep expand expand_all
+ *        chunk (4 rows at a time; a graph that has no head to be done in parts stays as it is)
  *        passes --check-rules
  * Messages go to stderr; the exit code is 1 after an error.
  */
@@ -15,6 +16,15 @@ static Graph *round_to(Graph *g, DType narrow)
     return pass_precision(g, narrow);
 }
 
+static Graph *chunk(Graph *g)
+{
+    const Node *fail = NULL;
+    Graph *parts = pass_chunk(g, 4, &fail);
+    if (fail)
+        printf("# all rows at once: %s\n", op_row(fail->op)->name);
+    return parts ? parts : g;
+}
+
 static Graph *run_pass(Graph *g, const char *name)
 {
     return !strcmp(name, "simplify")     ? pass_simplify(g)
@@ -25,6 +35,7 @@ static Graph *run_pass(Graph *g, const char *name)
            : !strcmp(name, "grad")       ? pass_grad(g)
            : !strcmp(name, "keep")       ? pass_keep(g)
            : !strcmp(name, "expand")     ? pass_expand(g, false)
+           : !strcmp(name, "chunk")      ? chunk(g)
            : !strcmp(name, "expand_all") ? pass_expand(g, true)
                                          : NULL;
 }

@@ -109,6 +109,13 @@ elif "$GRADCC" --precision=fp64 $small -D rate=0.1 "$root/models/chargpt.model" 
         near "same-masks-$n-of-60" 60 masks1 "masks$n"
     done
     near same-masks-after-resume 60 masks1 masks23
+    # logits 50 rows at a time: the same sums to rounding; 64 rows a micro-step, so the last part is 14
+    if "$GRADCC" --precision=fp64 --head-rows=50 $small -D rate=0.1 "$root/models/chargpt.model" -o parts64 >&2 &&
+            ./parts64 $exact --out parts --save 25 --accumulate 3 > parts.log 2>&1; then
+        near head-in-parts 60 masks3 parts
+        a=$(sed -n '2s/.*"train.loss": \([^,]*\).*/\1/p' masks3/metrics.jsonl) b=$(sed -n '2s/.*"train.loss": \([^,]*\).*/\1/p' parts/metrics.jsonl)
+        if [ -n "$a" ] && [ "$a" = "$b" ]; then ok head-in-parts-loss; else bad head-in-parts-loss "$b instead of $a"; fi
+    else bad head-in-parts "$(tail -n 1 parts.log)"; fi
     ./dry64 $exact --out dry --steps 1 > dry.log 2>&1          # other masks would be seen
     far=$(python3 "$here/far.py" 1e-3 first1/step-00000001/optimizer.safetensors dry/step-00000001/optimizer.safetensors 2>&1)
     if [ $? = 3 ]; then ok masks-matter; else bad masks-matter "$far"; fi
