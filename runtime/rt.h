@@ -105,7 +105,16 @@ typedef enum { RT_F32, RT_F64, RT_I32, RT_BF16, RT_F16 } RtType;
 typedef enum { RT_WEIGHT, RT_BIAS, RT_GAIN, RT_EMBEDDING, RT_STATE } RtRole;
 typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
 typedef enum { RT_SGD, RT_ADAM, RT_ADAMW } RtOptKind;
-typedef enum { RT_CONSTANT, RT_LINEAR, RT_COSINE } RtSchedKind;
+typedef enum { /* formulas: optim/schedule.c */
+               RT_CONSTANT,
+               RT_LINEAR,
+               RT_COSINE,
+               RT_WSD,
+               RT_STEP,
+               RT_INVERSE_SQRT,
+               RT_ONE_CYCLE,
+               RT_FORMULA,
+} RtSchedKind;
 
 typedef struct {
     RtInitKind kind;
@@ -204,7 +213,16 @@ typedef struct {                          /* the train block: defaults of the fl
     RtSchedKind schedule;
     double lr, lr_end;           /* highest rate; that at the end of the schedule */
     int64_t warmup, decay_steps; /* decay_steps 0 = steps */
-    double clip;                 /* 0 = no clipping */
+    int64_t decay;               /* WSD: length of its last part, and is that 1 - sqrt(r)? */
+    bool decay_sqrt;
+    int64_t drop_every;  /* STEP: the rate falls after so many updates, or */
+    const char *drop_at; /* "3000,6000": at these; NULL = every drop_every */
+    double drop_factor;
+    double pct_start, div_factor, final_div_factor; /* ONE_CYCLE: the top; the first and the last */
+    bool three_phase;
+    double (*rate)(double step, double steps); /* FORMULA, and as the model has it: */
+    const char *rate_text;
+    double clip;                                            /* 0 = no clipping */
     int64_t steps, eval_every, save_every, log_every, keep; /* in updates; keep: checkpoints */
     uint64_t seed;
     const char *out; /* NULL = <model>.run */

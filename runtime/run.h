@@ -189,6 +189,12 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);
 double rt_hyper(const RtTrain *t, const char *name);      /* 0 = it has no such number */
 double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to come */
+const char *rt_schedule_name(const RtTrain *t);           /* "cosine", or the formula */
+void rt_schedule_settle(RtTrain *t); /* its settings one by one: what is wrong ends the program */
+void rt_schedule_check(const RtTrain *t); /* together, and with the length of the run: warnings */
+void rt_schedule_print(const RtTrain *t, FILE *to);           /* the line "rate ..." */
+bool rt_schedule_takes(RtSchedKind kind, const char *option); /* "lr-end"; others: true */
+bool rt_schedule_owns(const char *option);                    /* some kind does not take it */
 typedef struct RtState RtState;
 bool rt_scale_skips(const RtState *state);          /* an update that is not finite, or stops */
 void rt_scale_advance(RtState *state, bool finite); /* to the scale of the next update */

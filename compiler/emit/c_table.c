@@ -125,7 +125,6 @@ static void write_means(Emitter *e)
 }
 
 static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW" };
-static const char *const schedule_name[] = { "RT_CONSTANT", "RT_LINEAR", "RT_COSINE" };
 
 static void write_objectives(Emitter *e)
 {
@@ -269,34 +268,41 @@ static void write_arena(Emitter *e)
     text_add(e->out, "%s%s    return 0;\n}\n\n", t.len ? "" : "    RT_UNUSED(entry);\n", t.at);
 }
 
-/* ---- metrics ------------------------------------------------------------------------------- */
+/* ---- formulas of numbers: metrics, rates --------------------------------------------------- */
 
-static Code metric_code(Emitter *e, const Metric *m, const Node *n)
+/* Whole numbers are doubles too, so a cast to them drops what is behind the point. */
+static Code scalar_cast(Emitter *e, const char *what, const Node *n)
 {
+    const DType from = n->in[0]->types[0]->dtype, to = n->types[0]->dtype;
+    const Code in = code_scalar(e, what, n->in[0]);
+    if (from == DT_BOOL || to == DT_BOOL)
+        return code_cast(e, in, from, to == DT_BOOL ? DT_BOOL : DT_F64);
+    return dtype_is_real(from) && to == DT_I32 ? code_plain(emit_format(e, "trunc(%s)", in.text))
+                                               : in;
+}
+
+Code code_scalar(Emitter *e, const char *what, const Node *n)
+{
+    static const char *const counter[] = { "step", "steps" };
     Code in[4];
     int64_t v;
     switch (n->op) {
     case OP_CONST: return code_literal(e, n->attr.value, DT_F64);
     case OP_MEAN: return code_plain(emit_format(e, "mean[S_%s]", e->slot[n->attr.index]));
+    case OP_ARG: return code_plain(counter[n->attr.index]);
     case OP_DIM:
         if (!dim_value(n->attr.dim, &v)) {
-            diag_error(e->cx, n->span,
-                       "metric %s uses the dim %s, which is bound when the program "
-                       "starts",
-                       m->name, dim_text(e->cx, n->attr.dim));
+            diag_error(e->cx, n->span, "%s uses the dim %s, which is bound when the program starts",
+                       what, dim_text(e->cx, n->attr.dim));
             return code_literal(e, 0, DT_F64);
         }
         return code_literal(e, (double)v, DT_F64);
-    case OP_CAST:
-        return n->types[0]->dtype == DT_BOOL || n->in[0]->types[0]->dtype == DT_BOOL
-                   ? code_cast(e, metric_code(e, m, n->in[0]), n->in[0]->types[0]->dtype,
-                               n->types[0]->dtype == DT_BOOL ? DT_BOOL : DT_F64)
-                   : metric_code(e, m, n->in[0]);
+    case OP_CAST: return scalar_cast(e, what, n);
     default:
         if (!op_is(n, CLASS_POINT) || n->n_in > 4)
-            bug("metric %s: op %s in a formula", m->name, op_row(n->op)->name);
+            bug("%s: op %s in a formula", what, op_row(n->op)->name);
         for (int i = 0; i < n->n_in; i++)
-            in[i] = metric_code(e, m, n->in[i]);
+            in[i] = code_scalar(e, what, n->in[i]);
         return code_point(e, n->op, in, n->n_in);
     }
 }
@@ -314,9 +320,10 @@ static void write_metric_values(Emitter *e)
                 n = m->formula->sinks.at[k].node;
         if (n == NULL)
             bug("metric %s has no formula", m->name);
+        const char *what = emit_format(e, "metric %s", m->name);
         Text line = text_new(e->cx->scratch);
         emit_statement(&line, INDENT,
-                       emit_format(e, "value[%d] = %s;", i, metric_code(e, m, n).text));
+                       emit_format(e, "value[%d] = %s;", i, code_scalar(e, what, n).text));
         line.at[--line.len] = '\0';
         text_add(&t, "%s\t/* %s */\n", line.at, emit_comment(e, m->name, 40));
     }
@@ -364,11 +371,7 @@ static void write_train(Emitter *e)
              optimizer_name[t->optimizer], emit_number(e, t->weight_decay),
              t->nesterov ? "true" : "false");
     write_hypers(e);
-    text_add(o,
-             "        .schedule = %s, .lr = %s, .lr_end = %s,\n"
-             "        .warmup = %lld, .decay_steps = %lld,\n",
-             schedule_name[t->schedule], emit_number(e, t->lr), emit_number(e, t->lr_end),
-             (long long)t->warmup, (long long)t->decay_steps);
+    c_schedule_rows(e);
     text_add(o, "        .clip = %s, .steps = %lld, .eval_every = %lld, .save_every = %lld,\n",
              emit_number(e, t->clip), (long long)t->steps, (long long)t->eval_every,
              (long long)t->save_every);

@@ -19,12 +19,6 @@ static const char *const update_formula[] = {
     " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
 };
 
-static const char *const schedule_formula[] = {
-    "lr is .lr",
-    "lr = .lr_end + (.lr - .lr_end) (1 - r)",
-    "lr = .lr_end + (.lr - .lr_end) (1 + cos(pi r)) / 2",
-};
-
 /* Where the names of the formulas come from, and the schedule. */
 static const char *update_names(Emitter *e, const TrainSettings *train)
 {
@@ -34,13 +28,7 @@ static const char *update_names(Emitter *e, const TrainSettings *train)
     else
         text_put(&t, "momentum is that of the model table's .hyper; ");
     text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
-    if (train->warmup > 0)
-        text_put(&t,
-                 "In update t < .warmup, counted from 0, lr = .lr (t + 1) / (.warmup + 1); then ");
-    text_put(&t, schedule_formula[train->schedule]);
-    if (train->schedule != SCHED_CONSTANT)
-        text_put(&t, ", where r runs from 0 to 1 over the updates that are left");
-    text_put(&t, ".");
+    text_put(&t, c_schedule_prose(e));
     return t.at;
 }
 
@@ -173,8 +161,10 @@ void c_step(Emitter *e)
 {
     emit_banner(e, 7, "step: one update of the parameters");
     write_dims(e);
-    if (e->kp->train)
+    if (e->kp->train) {
+        c_rate(e);
         write_step(e);
+    }
     if (e->kp->eval)
         write_adapter(e, "run_evaluate", e->kp->eval, "evaluate", e->p->means.len > 0);
     if (e->kp->output)

@@ -133,8 +133,11 @@ void c_parameters(Emitter *e);                            /* c_params.c: section
 void c_memory(Emitter *e);                                /* c_memory.c: section 3 */
 void c_forward(Emitter *e);                               /* c_step.c: sections 5 and 6 */
 void c_backward(Emitter *e);
-void c_step(Emitter *e);  /* c_update.c: section 7 */
-void c_table(Emitter *e); /* c_table.c: section 8 */
+void c_step(Emitter *e);                  /* c_update.c: section 7 */
+const char *c_schedule_prose(Emitter *e); /* c_schedule.c: how the rate runs, a sentence */
+void c_rate(Emitter *e);                  /* the function of a rate that is a formula */
+void c_schedule_rows(Emitter *e);         /* of .train */
+void c_table(Emitter *e);                 /* c_table.c: section 8 */
 
 /* Names of what a routine is called in the file: "Plan", "chargpt_plan", "chargpt_forward". */
 const char *routine_plan_type(Emitter *e, const Routine *r);
@@ -182,6 +185,8 @@ Code code_plain(const char *text); /* a name, a call, an element */
 Code code_literal(Emitter *e, double v, DType t);
 Code code_point(Emitter *e, Op op, const Code *in, int n); /* the op's row over in[] */
 Code code_cast(Emitter *e, Code a, DType from, DType to);  /* a itself if they are one */
+/* c_table.c: a formula of means or counters, in double; what: for messages. */
+Code code_scalar(Emitter *e, const char *what, const Node *n);
 const char *code_at_least(Emitter *e, Code a, Prec least); /* in parentheses if weaker */
 
 #endif

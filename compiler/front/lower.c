@@ -5,7 +5,7 @@
  * A loop is closed: what its body reads from outside becomes shared inputs, found before the body
  * is built. Views and index arithmetic are cheap, so a body rebuilds them instead of sharing them.
  */
-#include "front/lower.h"
+#include "front/lower_parts.h"
 
 #include "op/op.h"
 
@@ -64,6 +64,7 @@ static bool is_cheap(const Expr *e)
     case EX_DIM:
     case EX_IOTA:
     case EX_MEAN:
+    case EX_COUNTER:
     case EX_RESHAPE:
     case EX_TRANSPOSE:
     case EX_BROADCAST: return true;
@@ -351,6 +352,7 @@ static Node *lower_new(Site *x, Expr *e)
     case EX_INPUT: return ir_input(g, e->index, e->span);
     case EX_IOTA: return ir_iota(g, t->rank, t->dim, e->axes[0], e->span);
     case EX_MEAN: return ir_typed(g, OP_MEAN, t, 0, NULL, &(Attr){ .index = e->index }, e->span);
+    case EX_COUNTER: return g->args.at[e->index];
     case EX_POINT: return lower_point(x, e);
     case EX_CAST: return ir_cast(g, lower(x, e->in[0]), t->dtype, e->span);
     case EX_REDUCE:
@@ -644,13 +646,17 @@ static void lower_train(Low *low)
     }
     s->weight_decay = t->weight_decay;
     s->nesterov = t->nesterov;
-    s->schedule = t->schedule == SEM_CONSTANT ? SCHED_CONSTANT
-                  : t->schedule == SEM_LINEAR ? SCHED_LINEAR
-                                              : SCHED_COSINE;
-    s->lr = t->lr;
-    s->lr_end = t->lr_end;
-    s->warmup = t->warmup;
-    s->decay_steps = t->decay_steps;
+    lower_schedule(t, s);
+    if (t->schedule == SEM_FORMULA) {
+        Low wide = *low; /* rates are computed in double */
+        wide.real = DT_F64;
+        Site x = site_new(&wide, "rate");
+        for (int i = 0; i < 2; i++) /* step, steps */
+            ir_arg(x.g, ARG_SHARED, type_of(low->p->dims, DT_F64, 0, NULL), t->rate_span);
+        ir_sink(x.g, SINK_RESULT, 0, lower(&x, t->rate));
+        s->rate = x.g;
+        lower_check_rate(low->cx, t, x.g);
+    }
     s->clip = t->clip;
     s->steps = t->steps;
     s->eval_every = t->eval_every;

@@ -24,6 +24,7 @@ typedef enum {
     EX_INPUT,         /* index: input */
     EX_IOTA,          /* 0, 1, 2 ... along axes[0] */
     EX_MEAN,          /* index: mean slot; known after the step */
+    EX_COUNTER,       /* in a rate: 0 updates applied before this one, 1 those of the run */
     EX_POINT,         /* op, element by element; operands broadcast */
     EX_CAST,          /* to the dtype of type */
     EX_REDUCE,        /* op: sum amax amin argmax argmin over axes, which disappear */
@@ -203,9 +204,28 @@ typedef struct { /* settings as Program's TrainSettings has them */
     VEC(CheckedHyper) hypers; /* numbers of the optimizer besides rate and decay */
     double weight_decay;
     bool nesterov;
-    enum { SEM_CONSTANT, SEM_LINEAR, SEM_COSINE } schedule;
+    enum {
+        SEM_CONSTANT,
+        SEM_LINEAR,
+        SEM_COSINE,
+        SEM_WSD,
+        SEM_STEP,
+        SEM_INVERSE_SQRT,
+        SEM_ONE_CYCLE,
+        SEM_FORMULA
+    } schedule;
     double lr, lr_end;
     int64_t warmup, decay_steps;
+    int64_t decay;       /* WSD: updates of the last part */
+    bool decay_sqrt;     /* WSD: the shape of it */
+    int64_t drop_every;  /* STEP: 0 = at drop_at, "3000,6000" */
+    const char *drop_at; /* NULL = every drop_every */
+    double drop_factor;
+    double pct_start, div_factor, final_div_factor; /* ONE_CYCLE, as in PyTorch */
+    bool three_phase;
+    Expr *rate; /* FORMULA */
+    const char *rate_text;
+    Span rate_span, warmup_span, decay_span;
     double clip;
     int precision;     /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
     int64_t head_rows; /* rows of the product before the loss at a time; 0: all */

@@ -407,6 +407,8 @@ const char *train_called(const Ast *a); /* the name in name(...), NULL if it is 
 int train_word(const char *names, const char *name);
 void train_suggest(Sem *s, Diag *d, const char *word, const char *names); /* the nearest of them */
 void sem_train_rate(Sem *s, const Ast *a); /* sem_schedule.c: of lr: ... */
+/* Reports a schedule that does not fit the run; steps: where its length is set, or NULL. */
+void sem_check_schedule(Sem *s, const Ast *steps);
 
 /* ---- sem_optimizer.c ----------------------------------------------------------------------- */
 

@@ -330,6 +330,10 @@ void sem_train(Sem *s, const Ast *train)
                          .schedule = SEM_CONSTANT,
                          .lr = 1e-3,
                          .lr_end = 1e-3,
+                         .drop_factor = 0.1,
+                         .pct_start = 0.3,
+                         .div_factor = 25,
+                         .final_div_factor = 1e4,
                          .steps = 1000,
                          .precision = -1,
                          .log_every = 10,
@@ -343,6 +347,7 @@ void sem_train(Sem *s, const Ast *train)
     t->present = true;
     t->span = train->span;
     check_batch(s, set[1], set[2]);
+    sem_check_schedule(s, set[train_word(setting_keys, "steps")]);
     if (diag_count(s->cx))
         return;
     check_limits(s, set[3] ? set[3] : train);

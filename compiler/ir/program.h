@@ -84,7 +84,16 @@ typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % righ
 /* ---- train settings ------------------------------------------------------------------------- */
 
 typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
-typedef enum { SCHED_CONSTANT, SCHED_LINEAR, SCHED_COSINE } SchedKind;
+typedef enum {
+    SCHED_CONSTANT,
+    SCHED_LINEAR,
+    SCHED_COSINE,
+    SCHED_WSD,
+    SCHED_STEP,
+    SCHED_INVERSE_SQRT,
+    SCHED_ONE_CYCLE,
+    SCHED_FORMULA, /* of TrainSettings.rate */
+} SchedKind;
 
 typedef struct {          /* a number of the optimizer, set by --name in the program */
     const char *name;     /* "beta1" */
@@ -121,9 +130,19 @@ typedef struct {
     double weight_decay; /* of parameters marked so */
     bool nesterov;       /* of SGD */
     SchedKind schedule;
-    double lr, lr_end;                                /* highest; end of linear and cosine */
-    int64_t warmup;                                   /* steps */
-    int64_t decay_steps;                              /* steps until lr_end; 0 = `steps` */
+    double lr, lr_end;                              /* highest; end of linear and cosine */
+    int64_t warmup;                                 /* steps */
+    int64_t decay_steps;                            /* steps until lr_end; 0 = `steps` */
+    int64_t decay;                                  /* WSD: updates of its last part */
+    bool decay_sqrt;                                /* WSD: shaped 1 - sqrt, else linear */
+    int64_t drop_every;                             /* STEP: where the rate falls, or */
+    const char *drop_at;                            /* "3000,6000"; NULL = every so many */
+    double drop_factor;                             /* STEP: by what */
+    double pct_start, div_factor, final_div_factor; /* ONE_CYCLE, as in PyTorch */
+    bool three_phase;                               /* ONE_CYCLE */
+    Graph *rate; /* FORMULA: over ARG 0, updates applied so far, and ARG 1, those of the run */
+    const char *rate_text; /* as written */
+    Span rate_span;
     double clip;                                      /* global norm; 0 = none (no clip code) */
     int64_t steps, eval_every, save_every, log_every; /* in updates */
     uint64_t seed;                                    /* of weights, order and draws */

@@ -10,7 +10,6 @@
 #include "run.h"
 
 static const char *const optimizer_names[] = { "sgd", "adam", "adamw" };
-static const char *const schedule_names[] = { "constant", "linear", "cosine" };
 
 typedef struct {
     char *at;
@@ -137,7 +136,8 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     put(&j, ",\n  \"source_crc32\": \"%08x\"", (unsigned)m->source_crc);
     put(&j, ",\n  \"precision\": \"%s\"", rt_precision(m));
     put(&j, ",\n  \"optimizer\": \"%s\"", optimizer_names[o->train.optimizer]);
-    put(&j, ",\n  \"schedule\": \"%s\"", schedule_names[o->train.schedule]);
+    put(&j, ",\n  \"schedule\": ");
+    put_text(&j, rt_schedule_name(&o->train));
     for (int i = 0; i < rt_option_count(m); i++) {
         const RtOption row = rt_option_at(m, i);
         if (row.saved && rt_option_applies(m, &row)) {
@@ -263,9 +263,9 @@ static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
         fprintf(to, "changed  optimizer %s -> %s (fixed when the program was compiled)\n",
                 optimizer, own);
     }
-    if (schedule && strcmp(schedule, schedule_names[m->train.schedule]) != 0)
+    if (schedule && strcmp(schedule, rt_schedule_name(&m->train)) != 0)
         fprintf(to, "changed  schedule %s -> %s (fixed when the program was compiled)\n", schedule,
-                schedule_names[m->train.schedule]);
+                rt_schedule_name(&m->train));
 }
 
 void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to)
@@ -286,8 +286,8 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     }
     const RtTrain *t = &o->train;
     const json_t *steps = json_object_get(root, "steps");
-    if (to && t->schedule != RT_CONSTANT && t->decay_steps == 0 && json_is_integer(steps)
-        && json_integer_value(steps) != t->steps)
+    if (to && rt_schedule_takes(t->schedule, "decay-steps") && t->decay_steps == 0
+        && json_is_integer(steps) && json_integer_value(steps) != t->steps)
         fprintf(to,
                 "changed  the learning rate decays over %lld steps instead of %lld "
                 "(--decay-steps %lld keeps the old schedule)\n",

@@ -37,7 +37,21 @@ static const RtOption fixed_rows[] = {
 { "warmup",       RT_OPT_INT,  AT(train.warmup),       TRAIN,      0,        NO_LIMIT, "N",
   "updates until the learning rate is reached", true },
 { "decay-steps",  RT_OPT_INT,  AT(train.decay_steps),  TRAIN,      0,        NO_LIMIT, "N",
-  "updates until lr-end; 0 = steps", true },
+  "updates until the end of the schedule; 0 = steps", true },
+{ "decay-length", RT_OPT_INT,  AT(train.decay),        TRAIN,      1,        NO_LIMIT, "N",
+  "updates at the end of the schedule over which the rate falls", true },
+{ "drop-every",   RT_OPT_INT,  AT(train.drop_every),   TRAIN,      0,        NO_LIMIT, "N",
+  "updates after which the rate falls, again and again", true },
+{ "drop-at",      RT_OPT_TEXT, AT(train.drop_at),      TRAIN,      0,        0,        "N,N,...",
+  "updates at which the rate falls; none = every drop-every", true },
+{ "drop-factor",  RT_OPT_REAL, AT(train.drop_factor),  TRAIN,      0,        1e30,     "X",
+  "what the rate is multiplied with there", true },
+{ "pct-start",    RT_OPT_REAL, AT(train.pct_start),    TRAIN,      0,        1,        "X",
+  "share of the updates until the rate is highest", true },
+{ "div-factor",   RT_OPT_REAL, AT(train.div_factor),   TRAIN,      0x1p-100, 1e30,     "X",
+  "highest rate / first rate", true },
+{ "final-div-factor", RT_OPT_REAL, AT(train.final_div_factor), TRAIN, 0x1p-100, 1e30,  "X",
+  "first rate / last rate", true },
 { "weight-decay", RT_OPT_REAL, AT(train.weight_decay), TRAIN,      0,        1e30,     "X",
   "decay of the parameters marked so", true },
 { "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
@@ -183,8 +197,8 @@ bool rt_option_given(const RtModel *m, const RtOptions *o, const char *name)
 bool rt_option_applies(const RtModel *m, const RtOption *row)
 {
     const char *name = row->name;
-    if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
-        return m->train.schedule != RT_CONSTANT;
+    if (!rt_schedule_takes(m->train.schedule, name))
+        return false;
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
     if (strcmp(name, "loss-scale") == 0 || strcmp(name, "scale-interval") == 0)
@@ -199,11 +213,11 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
                 "--clip: %s was compiled without clipping\nhint: set clip in the "
                 "train block of %s and compile again",
                 m->name, m->source);
-    if (strcmp(name, "lr-end") == 0 || strcmp(name, "decay-steps") == 0)
+    if (rt_schedule_owns(name))
         rt_fail(RT_EXIT_USAGE,
-                "--%s: the learning rate of %s is constant\nhint: the kind of "
+                "--%s: the learning rate of %s is %s, which has none\nhint: the kind of "
                 "schedule is set in the train block of %s; compile again",
-                name, m->name, m->source);
+                name, m->name, rt_schedule_name(&m->train), m->source);
     rt_fail(RT_EXIT_USAGE,
             "--%s: %s computes in %s, and only fp16 needs a loss scale\nhint: for fp16 compile "
             "again: gradcc --precision=fp16 %s",
@@ -558,6 +572,7 @@ void rt_options_settle(const RtModel *m, RtOptions *o)
 {
     RtTrain *t = &o->train;
     check_nonfinite(o);
+    rt_schedule_settle(t);
     if (o->command != RT_DO_GENERATE) {
         if (t->batch < 1)
             rt_fail(RT_EXIT_USAGE,

@@ -147,7 +147,6 @@ static void adopt_checkpoint(Train *t)
 static void print_settings(const Train *t)
 {
     static const char *const optimizers[] = { "sgd", "adam", "adamw" };
-    static const char *const schedules[] = { "constant", "linear", "cosine" };
     const RtTrain *s = &t->o->train;
     printf("batch    %lld samples per update = %lld micro-step%s of %lld", (long long)s->batch,
            (long long)s->accumulate, s->accumulate == 1 ? "" : "s",
@@ -161,13 +160,9 @@ static void print_settings(const Train *t)
     printf("%s, decay %g", s->nesterov ? ", nesterov" : "", s->weight_decay);
     if (s->clip > 0)
         printf(", clip %g", s->clip);
-    printf("\nrate     %s %g", schedules[s->schedule], s->lr);
-    if (s->schedule != RT_CONSTANT)
-        printf(" to %g over %lld", s->lr_end,
-               (long long)(s->decay_steps > 0 ? s->decay_steps : s->steps));
-    if (s->warmup > 0)
-        printf(", warm-up %lld", (long long)s->warmup);
-    printf("\nrun      %lld steps, seed %llu, %lld thread%s, %s", (long long)s->steps,
+    printf("\n");
+    rt_schedule_print(s, stdout);
+    printf("run      %lld steps, seed %llu, %lld thread%s, %s", (long long)s->steps,
            (unsigned long long)s->seed, (long long)t->o->threads, t->o->threads == 1 ? "" : "s",
            t->dir ? t->dir : "nothing is written");
     if (s->eval_every > 0)
@@ -238,21 +233,11 @@ static bool print_header(const Train *t)
 static void tell_useless(const Train *t)
 {
     const RtTrain *s = &t->o->train;
-    const int64_t decay = s->decay_steps > 0 ? s->decay_steps : s->steps;
     if (s->val_path && *s->val_path && strcmp(s->val_path, "none") != 0 && s->eval_every == 0)
         printf("note     no validation: eval is 0, and %s is not used (--eval N validates every N "
                "updates and at the end)\n",
                s->val_path);
-    if (s->warmup > 0 && s->warmup >= s->steps)
-        rt_warn(
-            "the warm-up takes %lld updates and the run has %lld: the learning rate %g is never "
-            "reached\nhint: a smaller --warmup, or more --steps",
-            (long long)s->warmup, (long long)s->steps, s->lr);
-    else if (s->schedule != RT_CONSTANT && s->warmup > 0 && s->warmup >= decay)
-        rt_warn(
-            "the schedule ends after %lld updates, before the warm-up of %lld does: the learning "
-            "rate falls to %g at once\nhint: a smaller --warmup, or larger --decay-steps",
-            (long long)decay, (long long)s->warmup, s->lr_end);
+    rt_schedule_check(s);
 }
 
 /* ---- the run directory ---------------------------------------------------------------------- */

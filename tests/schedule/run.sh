@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# What the train block says about updates besides the optimizer, through whole programs: schedules.
+# Rates are read from metrics.jsonl and compared with formulas in awk.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+export CI=1
+
+ok() { echo "ok schedule/$1"; }
+bad() { echo "not ok schedule/$1: $2"; }
+# build PROGRAM OPTION...: compiles small.model
+build() {
+    local program=$1; shift
+    "$GRADCC" "$@" "$here/small.model" -o "$program" >&2 && return
+    bad "$program" "does not compile"; return 1
+}
+# run COMMAND...: a program that must end well
+run() { "$@" > run.log 2>&1 || bad "$1" "$(tail -n 1 run.log)"; }
+# rates NAME DIR FORMULA: the rate of each update of a run is FORMULA of i, the updates before it
+rates() {
+    local far
+    far=$(sed -n 's/.*"step": \([0-9]*\), "train.*"lr": \([^,]*\),.*/\1 \2/p' "$2/metrics.jsonl" |
+        awk "function min(a, b) { return a < b ? a : b }
+             function max(a, b) { return a > b ? a : b }
+             { i = \$1 - 1; want = $3; n++
+               if ((\$2 - want)^2 > 1e-16 * want^2) { print \"step \" \$1 \": \" \$2 \", wanted \" want; exit } }
+             END { if (n == 0) print \"no rates\" }")
+    if [ -z "$far" ]; then ok "$1"; else bad "$1" "$far"; fi
+}
+# refused NAME TEXT COMMAND...: ends with exit code 2 and says TEXT
+refused() {
+    local name=$1 text=$2 code; shift 2
+    "$@" > refused.log 2>&1; code=$?
+    if [ $code -eq 2 ] && grep -qF -- "$text" refused.log; then ok "$name"
+    else bad "$name" "exit code $code: $(head -n 1 refused.log)"; fi
+}
+# warned NAME TEXT COMMAND...: goes on, and says TEXT
+warned() {
+    local name=$1 text=$2; shift 2
+    "$@" > warned.log 2>&1
+    if [ $? -eq 0 ] && grep -qF -- "$text" warned.log; then ok "$name"
+    else bad "$name" "$(head -n 1 warned.log)"; fi
+}
+# same NAME DIR DIR: byte for byte the same files of tensors
+same() {
+    local f
+    for f in "$2"/*.safetensors; do
+        cmp -s "$f" "$3/${f##*/}" || { bad "$1" "${f##*/} differs"; return; }
+    done
+    ok "$1"
+}
+
+awk 'BEGIN { srand(4); for (i = 0; i < 200; i++) { a = rand() - 0.5; b = rand() - 0.5
+    printf "%.4f,%.4f,%.4f,%.4f,%.4f\n", a, b, rand() - 0.5, rand() - 0.5, (a > 0) + (b > a) } }' > small.csv
+
+# ---- schedules -----------------------------------------------------------------------------------
+
+if build wsd -D 'optimizer=adamw(lr: wsd(1e-2, warmup: 4, decay: 10, end: 1e-3))'; then
+    run ./wsd --out wsd.1
+    rates wsd wsd.1 'i < 4 ? 0.01 * (i + 1) / 5 : i < 30 ? 0.01 : 0.001 + 0.009 * (40 - i) / 10'
+    run ./wsd --out wsd.2 --lr 0.02 --lr-end 0 --decay-length 20 --warmup 0
+    rates wsd-flags wsd.2 'i < 20 ? 0.02 : 0.02 * (40 - i) / 20'
+    run ./wsd --out wsd.3 --decay-steps 25
+    rates wsd-decay-steps wsd.3 'i < 4 ? 0.01 * (i + 1) / 5 : i < 15 ? 0.01 : i > 25 ? 0.001 : 0.001 + 0.009 * (25 - i) / 10'
+    run ./wsd --out wsd.4 --resume wsd.1/step-00000020
+    same wsd-resume wsd.1/step-00000040 wsd.4/step-00000040
+    rates wsd-resume-rates wsd.4 'i < 30 ? 0.01 : 0.001 + 0.009 * (40 - i) / 10'
+    warned wsd-too-long 'a decay of 10 updates does not fit into 6' ./wsd --out none --steps 10
+    warned wsd-warm-up 'the warm-up takes 4 updates and the run has 3' ./wsd --out none --steps 3
+    refused wsd-other '--drop-at: the learning rate of small is wsd, which has none' ./wsd --drop-at 3
+fi
+if build drops -D 'optimizer=sgd(lr: step(0.1, at: (5, 20), factor: 0.5))'; then
+    run ./drops --out drops.1
+    rates step-at drops.1 'i < 5 ? 0.1 : i < 20 ? 0.05 : 0.025'
+    run ./drops --out drops.2 --drop-at 3,10,30 --drop-factor 0.1 --warmup 2
+    rates step-flags drops.2 'i < 2 ? 0.1 * (i + 1) / 3 : i < 3 ? 0.1 : i < 10 ? 0.01 : i < 30 ? 0.001 : 0.0001'
+    run ./drops --out drops.3 --drop-at none --drop-every 15
+    rates step-every drops.3 '0.1 * 0.5^int(i / 15)'
+    run ./drops --out drops.4 --resume drops.2/step-00000020
+    rates step-resume drops.4 'i < 30 ? 0.001 : 0.0001'
+    same step-resume-bytes drops.2/step-00000040 drops.4/step-00000040
+    refused step-falls '--drop-at 5,3: wants numbers of updates that grow' ./drops --drop-at 5,3
+    refused step-words '--drop-at soon: wants numbers of updates' ./drops --drop-at soon
+    refused step-none '--drop-at none: --drop-every N says when the rate falls' ./drops --drop-at none
+fi
+if build cycle -D 'optimizer=adamw(lr: one_cycle(0.1, pct_start: 0.25, three_phase: true))'; then
+    run ./cycle --out cycle.1 --div-factor 10 --final-div-factor 5
+    half='a + (b - a) * (1 - cos(3.141592653589793 * r)) / 2'
+    rates one-cycle cycle.1 "(i < 10 ? (a = 0.01) + 0 * (b = 0.1) * (r = i / 9) : i < 19 ? (a = 0.1) + 0 * (b = 0.01) * (r = (i - 9) / 9) : (a = 0.01) + 0 * (b = 0.002) * (r = (i - 18) / 21)) * 0 + $half"
+    refused one-cycle-phases '--pct-start 0.7: with three phases at most 0.5' ./cycle --pct-start 0.7
+fi
+if build formula -D 'optimizer=adamw(lr: 1e-2 * min(step / 10, 1) * 0.5 ^ (step / steps))'; then
+    run ./formula --out formula.1
+    rates formula formula.1 '0.01 * min(i / 10, 1) * 0.5^(i / 40)'
+    run ./formula --out formula.2 --resume formula.1/step-00000030
+    same formula-resume formula.1/step-00000040 formula.2/step-00000040
+    refused formula-lr '--lr: the learning rate of small is 0.01 * min(step / 10, 1) * 0.5^(step / steps), which has none' ./formula --lr 1
+fi
+if build ends -D 'optimizer=adamw(lr: 1e-2 / (50 - step))'; then
+    refused formula-infinite 'the learning rate 0.01 / (50 - step) is inf at step = 50, steps = 60' ./ends --steps 60
+    grep -qF 'a rate must be 0 or more in the whole run' refused.log || bad formula-hint "no hint"
+fi
+if build root -D 'optimizer=adamw(lr: inverse_sqrt(1e-2, warmup: 4))'; then
+    run ./root --out root.1
+    rates inverse-sqrt root.1 'i < 4 ? 0.01 * (i + 1) / 5 : 0.01 * sqrt(5 / (i + 1))'
+fi
