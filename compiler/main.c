@@ -142,6 +142,9 @@ static int run(Context *cx, int argc, char **argv)
         return EXIT_USAGE;
     cx->error_limit = (int)(opt.error_limit > 0 && opt.error_limit < 100000 ? opt.error_limit
                                                                             : 100000);
+    cx->no_warnings = opt.no_warnings;
+    for (int i = 0; i < opt.quiet.len; i++)
+        vec_push(cx->arena, &cx->quiet, opt.quiet.at[i]);
     const char *no_colour = getenv("NO_COLOR");
     cx->colour = opt.colour >= 0 ? opt.colour : isatty(STDERR_FILENO) && !(no_colour && *no_colour);
     const int answered = answer(cx, &opt);

@@ -81,6 +81,9 @@ static const Row table[] = {
       "evaluate both sides of every rewrite rule" },
 
     { "messages", NULL, KIND_SECTION, 0, NULL, 0, NULL },
+    { "-w", NULL, KIND_FLAG, AT(no_warnings), NULL, 0, "no warnings" },
+    { "-Wno-", "GROUP", KIND_EACH, AT(quiet), NULL, 0,
+      "no warnings of a group: numerics, unused, untrained, unreachable" },
     { "-ferror-limit", "N", KIND_NUMBER, AT(error_limit), NULL, 0,
       "stop after N errors (20; 0: never)" },
     { "-fdiagnostics-color", "WHEN", KIND_CHOICE, AT(colour), "auto|never|always", -1,
@@ -109,8 +112,8 @@ void options_help(FILE *out)
             continue;
         }
         const bool joined = r->name[1] == '-' || r->name[1] == 'f';
-        snprintf(left, sizeof left, "%s%s%s", r->name, r->value ? joined ? "=" : " " : "",
-                 r->value ? r->value : "");
+        const char *between = !r->value || strcmp(r->name, "-Wno-") == 0 ? "" : joined ? "=" : " ";
+        snprintf(left, sizeof left, "%s%s%s", r->name, between, r->value ? r->value : "");
         fprintf(out, "  %-28s %s\n", left, r->help);
     }
     fputs("\nExit codes: 0 done, 1 mistakes in the model, 2 usage, 70 a bug of gradcc.\n", out);
@@ -225,6 +228,16 @@ static void read_list(Context *cx, const char *value, TextList *list)
     }
 }
 
+static bool read_group(const char *value)
+{
+    static const char *const groups[] = { "numerics", "unused", "untrained", "unreachable" };
+    for (int i = 0; i < 4; i++)
+        if (strcmp(value, groups[i]) == 0)
+            return true;
+    return fail("no group of warnings is called %s: numerics, unused, untrained, unreachable",
+                value);
+}
+
 static bool read_value(Context *cx, const Row *r, const char *value, Options *opt)
 {
     void *at = (char *)opt + r->at;
@@ -232,7 +245,9 @@ static bool read_value(Context *cx, const Row *r, const char *value, Options *op
     case KIND_FLAG: *(bool *)at = true; return true;
     case KIND_TEXT: *(const char **)at = value; return true;
     case KIND_LIST: read_list(cx, value, at); return true;
-    case KIND_EACH: vec_push(cx->arena, (TextList *)at, value); return true;
+    case KIND_EACH:
+        vec_push(cx->arena, (TextList *)at, value);
+        return r->at != AT(quiet) || read_group(value);
     case KIND_DEFINE: return read_define(cx, value, opt);
     case KIND_NUMBER: return read_number(r, value, at);
     case KIND_CHOICE: return read_choice(r, value, at);

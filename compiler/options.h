@@ -39,6 +39,8 @@ typedef struct {
     bool list_ops, list_passes, check_rules, time_passes, help, version;
     const char *cc, *cflags, *march;     /* of the C compiler */
     long error_limit;                    /* 0 = none */
+    bool no_warnings;                    /* -w */
+    TextList quiet;                      /* -Wno-GROUP */
     int colour;                          /* -1 auto, 0 never, 1 always */
     int deps;                            /* DepsKind */
     const char *deps_file, *deps_target; /* -MF, -MT; or NULL */

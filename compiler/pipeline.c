@@ -192,6 +192,12 @@ static void run_precision(Run *r)
         p->metrics.at[i].formula = pass_borderless(p->metrics.at[i].formula);
 }
 
+static void run_lint(Run *r)
+{
+    if (r->checked)
+        pass_lint(r->program);
+}
+
 static void run_grad(Run *r)
 {
     Program *p = r->program;
@@ -337,6 +343,8 @@ static const Pass passes[] = {
       "rules, folding, dead code" },
     { "precision", run_precision, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, false,
       "what is rounded to 16 bits (--precision=bf16, fp16)" },
+    { "lint", run_lint, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, false,
+      "warns of what can be NaN or infinite" },
     { "grad", run_grad, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, false, "adds the adjoints" },
     { "tidy", run_simplify, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, true,
       "the same rules once more: most derivative clutter goes here" },

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every message has a test. The texts given to the functions that make messages (FORMAT below), and
 # those put into them, both arms of a choice, are looked for in the tests: those of the compiler
-# whole in a tests/errors/*.err; all others, and those of the runtime, by a quoted part of them.
+# whole in a tests/errors/*.err or tests/lint/*.err; all others, and those of the runtime, by a quoted part of them.
 # Prints one line for each side; the texts without a test go to stderr.
 set -u
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ import glob, re, sys
 
 # Functions that take the text of a message, and which argument it is.
 FORMAT = {'diag_error': 2, 'diag_warning': 3, 'diag_note': 2, 'diag_hint': 1, 'sem_error': 2,
-          'sem_note': 3, 'sem_hint': 1, 'fail': None,
+          'sem_note': 3, 'lint_warn': 2, 'sem_hint': 1, 'fail': None,
           'rt_fail': 1, 'rt_warn': 0, 'csv_fail': 3, 'ck_wrong': 1, 'difference_add': 1}
 FAIL = {'compiler/options.c': 0, 'compiler/ir/read.c': 2}      # two local functions of this name
 
@@ -141,7 +141,7 @@ def tests(*patterns):
     return sorted(sum((glob.glob('tests/' + p) for p in patterns), []))
 
 bad = check('compiler', ['compiler/**/*.c', 'grammar/*.[ly]'],
-            '\n'.join(read(p) for p in tests('errors/*.err')),
+            '\n'.join(read(p) for p in tests('errors/*.err', 'lint/*.err')),
             quotes(tests('cli/run.sh', 'memory/run.sh', 'ir/*.c')))
 bad += check('runtime', ['runtime/**/*.[ch]'], '',
              quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*', 'memory/run.sh', 'schedule/run.sh')))

@@ -140,6 +140,8 @@ struct Context {
     VEC(Source *) sources;     /* text.c; file numbers start at 1 */
     VEC(Named) named;          /* files that the model names without reading them: data */
     VEC(Diag *) diags;         /* diag.c */
+    VEC(const char *) quiet;   /* groups of warnings that are not wanted */
+    bool no_warnings;          /* none is wanted */
     int n_errors, error_limit; /* limit 20 unless -ferror-limit */
     int colour;                /* 0 never, 1 always */
 };

@@ -93,6 +93,14 @@ Diag *diag_error(Context *cx, Span at, const char *fmt, ...)
     return d;
 }
 
+static bool is_quiet(const Context *cx, const char *group)
+{
+    for (int i = 0; i < cx->quiet.len; i++)
+        if (strcmp(cx->quiet.at[i], group) == 0)
+            return true;
+    return cx->no_warnings;
+}
+
 Diag *diag_warning(Context *cx, Span at, const char *group, const char *fmt, ...)
 {
     va_list ap;
@@ -105,7 +113,7 @@ Diag *diag_warning(Context *cx, Span at, const char *group, const char *fmt, ...
     d->text = format_text(cx, fmt, ap);
     va_end(ap);
     d->order = cx->n_errors;
-    if (!diag_is_known(cx, d))
+    if (!is_quiet(cx, group) && !diag_is_known(cx, d))
         vec_push(cx->arena, &cx->diags, d);
     return d;
 }

@@ -95,6 +95,7 @@ Node *op_unbroadcast(Graph *g, Node *d, const Type *operand, Span at);
 static inline const OpRow *op_row(Op op) { return &op_table[op]; }
 /* Is a the same number in that 16-bit format, DT_BF16 or DT_F16? */
 bool op_fits(double a, DType narrow);
+double op_round(double a, DType narrow); /* the nearest number of that format */
 
 static inline bool op_is(const Node *n, OpClass c) { return op_table[n->op].class == c; }
 uint64_t op_stream_hash(const char *stream); /* random.c: what a stream is to the generator */

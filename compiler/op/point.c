@@ -128,11 +128,12 @@ static double round_to(double a, int digits, int least, int most)
     return fabs(rounded) >= ldexp(1, most + 1) ? copysign(INFINITY, a) : rounded;
 }
 
-bool op_fits(double a, DType narrow)
+double op_round(double a, DType narrow)
 {
-    const double rounded = narrow == DT_BF16 ? round_to(a, 8, -126, 127) : round_to(a, 11, -14, 15);
-    return rounded == a || isnan(a);
+    return narrow == DT_BF16 ? round_to(a, 8, -126, 127) : round_to(a, 11, -14, 15);
 }
+
+bool op_fits(double a, DType narrow) { return op_round(a, narrow) == a || isnan(a); }
 
 static double value_unary(Op op, double a)
 {
@@ -152,8 +153,8 @@ static double value_unary(Op op, double a)
     case OP_FLOOR: return floor(a);
     case OP_NOT: return a == 0;
     case OP_STOP: return a;
-    case OP_BF16: return round_to(a, 8, -126, 127);
-    case OP_F16: return round_to(a, 11, -14, 15);
+    case OP_BF16: return op_round(a, DT_BF16);
+    case OP_F16: return op_round(a, DT_F16);
     case OP_COPY16:
     case OP_WIDEN:
     case OP_NARROW: return a;

@@ -29,6 +29,9 @@ Graph *pass_precision(Graph *g, DType narrow);
 Graph *pass_borderless(Graph *g); /* without the ops that say where precision changes */
 Graph *pass_settle(Graph *g);
 
+/* lint.c: warns of arithmetic that can make NaN or infinity, in the forward graphs. */
+void pass_lint(Program *p);
+
 /* grad.c: reverse mode. Adds SINK_GRAD contributions for every parameter that the SINK_SUM of
    slots with weight != 0 reaches; the adjoint of slot k's sum is SEED(k). Nodes it makes have
    backward = true and undoes set. Reports (diag_error at the user's line) ops without a
