@@ -41,7 +41,7 @@ static const Row table[] = {
     { "--precision", "P", KIND_CHOICE, AT(precision), "fp32|fp64|bf16|fp16", PRECISION_FP32,
       "of the train block, or fp32; 16 bits have fp32 masters" },
     { "--head-rows", "N", KIND_NUMBER, AT(head_rows), NULL, 0,
-      "compute the logits N rows at a time, to save memory; 0: all" },
+      "compute the logits N rows at a time; 0: all; 512 where they are large" },
     { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
       "the program prints the range of each value, step by step" },
     { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory", EXPLAIN_MEMORY,

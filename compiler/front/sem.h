@@ -228,7 +228,7 @@ typedef struct { /* settings as Program's TrainSettings has them */
     Span rate_span, warmup_span, decay_span;
     double clip;
     int precision;     /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
-    int64_t head_rows; /* rows of the product before the loss at a time; 0: all */
+    int64_t head_rows; /* rows of the logits at a time; 0: all, -1: not given */
     Span head_span;    /* where that is set */
     int64_t steps, eval_every, save_every, log_every, seed, keep;
     const char *out;

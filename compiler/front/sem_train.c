@@ -336,6 +336,7 @@ void sem_train(Sem *s, const Ast *train)
                          .final_div_factor = 1e4,
                          .steps = 1000,
                          .precision = -1,
+                         .head_rows = -1,
                          .log_every = 10,
                          .seed = 1,
                          .keep = 3 };

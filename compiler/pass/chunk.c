@@ -544,6 +544,14 @@ static const Node *find_product(const Graph *g, const bool *live)
     return best;
 }
 
+int64_t chunk_head_bytes(Graph *g)
+{
+    const Node *n = find_product(g, graph_live(g));
+    const int64_t *values = program_training_dims(g->program);
+    return n ? dim_eval(type_elems(g->program->dims, n->type), values) * dtype_bytes(n->type->dtype)
+             : 0;
+}
+
 /* The size of a part as a constant of the program, so that emitted code can name it. */
 static const Dim *named_rows(Context *cx, Dims *ds, const char *name, int64_t rows)
 {

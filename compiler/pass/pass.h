@@ -54,5 +54,6 @@ Graph *pass_keep(Graph *g);
    weight) are added part by part. NULL where that cannot be: *fail is the node that needs more
    than its rows, or NULL where there is no such product. Runs last. */
 Graph *pass_chunk(Graph *g, int64_t rows, const Node **fail);
+int64_t chunk_head_bytes(Graph *g); /* of that product, at the training dims; 0: there is none */
 
 #endif

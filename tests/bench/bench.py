@@ -2,6 +2,8 @@
 
     python3 tests/bench/bench.py gpt2 [B=4 T=64 steps=8 rounds=3]
     python3 tests/bench/bench.py nanogpt
+    python3 tests/bench/bench.py gpt2-1024         one window of 1024 tokens: attention, large logits
+    python3 tests/bench/bench.py gpt2-head         4 such windows: logits 512 rows at a time and whole
     python3 tests/bench/bench.py gpt2-bf16         gradcc in bf16 and in fp32, PyTorch's bf16 autocast
 
 Prints, per side, minimum and median of the step in ms over all rounds (the first two steps of a run
@@ -29,7 +31,11 @@ CASES = {
                  torch=["conv1d=1", "bias=1"], B=4, T=64, steps=8),
     "gpt2-bf16": dict(model="gpt2.model", flags=[], vocab=50257, sizes="50257,768,12,12,1024",
                       torch=["conv1d=1", "bias=1", "autocast=1"], B=4, T=64, steps=8,
-                      precisions=["bf16", "fp32"]),
+                      variants=["bf16", "fp32"]),
+    "gpt2-1024": dict(model="gpt2.model", flags=[], vocab=50257, sizes="50257,768,12,12,1024",
+                      torch=["conv1d=1", "bias=1"], B=1, T=1024, steps=6),
+    "gpt2-head": dict(model="gpt2.model", flags=[], vocab=50257, sizes="50257,768,12,12,1024",
+                      torch=None, B=4, T=1024, steps=4, variants=["fp32", "whole-head"]),
     "nanogpt": dict(model="gpt2.model", flags=["C=128", "H=4", "L=4", "V=65", "Tmax=64"], vocab=65,
                     sizes="65,128,4,4,64", torch=["conv1d=1", "bias=1"], B=12, T=64, steps=200),
 }
@@ -44,11 +50,19 @@ def write_tokens(path, vocab, count):
     path.write_bytes(data)
 
 
-def build(name, case, precision):
+# What gradcc is told in a variant.
+VARIANTS = {
+    "fp32": ["--precision=fp32"],
+    "bf16": ["--precision=bf16"],
+    "whole-head": ["--precision=fp32", "--head-rows=0"],
+}
+
+
+def build(name, case, variant):
     WORK.mkdir(parents=True, exist_ok=True)
-    program = WORK / f"{name}-{precision}"
+    program = WORK / f"{name}-{variant}"
     flags = [f for d in case["flags"] for f in ("-D", d)]
-    subprocess.run([BUILD / "gradcc", f"--precision={precision}", *flags,
+    subprocess.run([BUILD / "gradcc", *VARIANTS[variant], *flags,
                     ROOT / "models" / case["model"], "-o", program], check=True)
     tokens = WORK / f"{name}.bin"
     write_tokens(tokens, case["vocab"], 200_000)
@@ -118,8 +132,9 @@ def main():
         else:
             case[key] = int(value)
     os.environ.setdefault("OMP_NUM_THREADS", "2")
-    have_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
-    kinds = case.get("precisions", ["fp32"])
+    have_torch = case["torch"] is not None and subprocess.run(
+        [sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+    kinds = case.get("variants", ["fp32"])
     programs = {kind: build(name, case, kind) for kind in kinds}
     ours, theirs, peak_torch = {kind: [] for kind in kinds}, [], 0.0
     for _ in range(rounds):
@@ -134,11 +149,12 @@ def main():
         show(f"gradcc {kind}", ours[kind], peak[kind])
     if len(kinds) > 1:
         compare(f"gradcc {kinds[1]} / {kinds[0]}", ours[kinds[1]], ours[kinds[0]])
+        print(f"  memory gradcc {kinds[1]} / {kinds[0]}: {peak[kinds[1]] / peak[kinds[0]]:.2f}")
     if theirs:
         show("PyTorch", theirs, peak_torch)
         compare(f"PyTorch / gradcc {kinds[0]}", theirs, ours[kinds[0]])
         print(f"  memory gradcc {kinds[0]} / PyTorch {peak[kinds[0]] / peak_torch:.2f}")
-    else:
+    elif case["torch"] is not None:
         print("  PyTorch is not installed: nothing to compare with")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Benchmarks: tests/bench/run.sh [gpt2|gpt2-bf16|nanogpt]; all of them without a name.
+# Benchmarks: tests/bench/run.sh [gpt2|gpt2-bf16|gpt2-1024|gpt2-head|nanogpt]; all of them without a name.
 set -eu
 cd "$(dirname "$0")"
-for name in ${1:-gpt2 gpt2-bf16 nanogpt}; do
+for name in ${1:-gpt2 gpt2-bf16 gpt2-1024 gpt2-head nanogpt}; do
     python3 bench.py "$name"
 done
