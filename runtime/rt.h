@@ -132,11 +132,21 @@ typedef struct { /* repetitions, and elements from one to the next */
     ptrdiff_t count, stride;
 } RtStack;
 
+typedef struct {       /* parameters that are updated with numbers of their own */
+    const char *names; /* patterns, as the model has them */
+    double rate;       /* factor of the learning rate; 0: they are left as they are */
+    bool own_decay;    /* .decay, for all of them; else that of other parameters */
+    double decay;
+    const char *where;
+} RtGroup;
+
 typedef struct {      /* one row stands for all repetitions of a stack */
     const char *path; /* "h.*.attn.c_attn.weight": one * per stack */
     RtRole role;
-    bool decay; /* weight decay applies */
-    int rank;   /* of one repetition */
+    bool decay;            /* weight decay applies, if no group says otherwise */
+    int group;             /* of all repetitions, from 1; 0 = none, or */
+    const uint8_t *groups; /* the group of each; NULL = they have one */
+    int rank;              /* of one repetition */
     ptrdiff_t shape[RT_MAX_RANK];
     ptrdiff_t at;                 /* first element in the flat buffer */
     int n_stacks;                 /* element (i, j) of nested stacks starts at */
@@ -245,6 +255,8 @@ typedef struct {
     const RtParam *params;
     int n_params;
     ptrdiff_t n_elems; /* of the flat parameter buffer */
+    const RtGroup *groups;
+    int n_groups;
     const RtInput *inputs;
     int n_inputs;
     const RtOutput *outputs;

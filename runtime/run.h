@@ -180,10 +180,14 @@ typedef struct { /* elements from..to-1 of the flat buffer, all updated with the
     ptrdiff_t from, to;
     bool decay;  /* RtTrain.weight_decay applies, else it is 0 here */
     double rate; /* multiplier of the learning rate: 1, or that of a group of parameters */
+    double own;  /* weight decay of a group that has its own; NAN = as .decay says */
 } RtPiece;
 enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 
-/* Pieces of the trained parameters in flat order; independent of the thread count. */
+/* A repetition of a parameter as one piece; rate 0: it is not updated. */
+RtPiece rt_param_piece(const RtModel *m, const RtParam *q, ptrdiff_t repeat);
+double rt_piece_decay(RtPiece q, const RtTrain *t); /* its weight decay */
+/* Pieces of what is updated in flat order; independent of the thread count. */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 /* The states that the optimizer keeps, not allocated; how many. */
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);

@@ -6,6 +6,7 @@
  */
 #include "emit/parts.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char how_to_read[] =
@@ -116,6 +117,76 @@ static const char *stack_list(Emitter *e, DimScope *s, const Param *p, int *n)
     return list;
 }
 
+/* ---- groups with numbers of their own ------------------------------------------------------ */
+
+static int64_t repetitions(Emitter *e, const Param *p)
+{
+    int64_t n = 1;
+    for (int g = p->group; g >= 0; g = e->p->groups.at[g].parent)
+        n *= emit_train_value(e, e->p->groups.at[g].count);
+    return n;
+}
+
+/* The group of all repetitions, 0 = none; -1: they are in several. */
+static int group_of(Emitter *e, const Param *p)
+{
+    if (!p->updates)
+        return 0;
+    for (int64_t r = 1; r < repetitions(e, p); r++)
+        if (p->updates[r] != p->updates[0])
+            return -1;
+    return p->updates[0];
+}
+
+static const char *list_of(Emitter *e, const Param *p)
+{
+    Text t = text_new(e->cx->scratch);
+    for (int64_t r = 0; r < repetitions(e, p); r++)
+        text_add(&t, "%s%d", r ? ", " : "", p->updates[r]);
+    return intern(e->cx, t.at);
+}
+
+static void write_groups(Emitter *e)
+{
+    const TrainSettings *t = &e->p->train;
+    if (t->updates.len == 0)
+        return;
+    text_put(e->out, "/* Parameters of a group are updated with .rate times the learning rate (0: "
+                     "they stay as\n * they are), and with a weight decay of its own where it has "
+                     "one. */\n");
+    text_add(e->out, "static const RtGroup %s_groups[] = {\n", e->model);
+    for (int i = 0; i < t->updates.len; i++) {
+        const UpdateGroup *u = &t->updates.at[i];
+        const char *decay = isnan(u->decay) ? ""
+                                            : emit_format(e, " .own_decay = true, .decay = %s,",
+                                                          emit_number(e, u->decay));
+        emit_statement(e->out, INDENT,
+                       emit_format(e, "{ .names = %s, .rate = %s,%s .where = %s },",
+                                   emit_string(e, u->names), emit_number(e, u->rate), decay,
+                                   emit_string(e, source_where(e->cx, u->span))));
+    }
+    text_put(e->out, "};\n\n");
+}
+
+/* A stack whose repetitions are in several groups: a list of them, the same list once. */
+static void write_lists(Emitter *e)
+{
+    int n = 0;
+    e->group_list = map_new(e->cx->scratch);
+    for (int i = 0; i < e->p->params.len; i++) {
+        const Param *p = &e->p->params.at[i];
+        if (group_of(e, p) >= 0 || map_get(e->group_list, list_of(e, p)))
+            continue;
+        const char *name = emit_format(e, "%s_group_list_%d", e->model, ++n);
+        map_set(e->group_list, list_of(e, p), (void *)(uintptr_t)name);
+        emit_statement(e->out, 0,
+                       emit_format(e, "static const uint8_t %s[] = { %s };", name, list_of(e, p)));
+    }
+    text_put(e->out, n ? "\n" : "");
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
 static void write_row(Emitter *e, DimScope *s, int i)
 {
     const Param *p = &e->p->params.at[i];
@@ -129,6 +200,12 @@ static void write_row(Emitter *e, DimScope *s, int i)
     vec_push(a, &f, arena_printf(a, ".path = %s", emit_string(e, p->path)));
     vec_push(a, &f, arena_printf(a, ".role = %s", role_name[p->role]));
     vec_push(a, &f, arena_printf(a, ".decay = %s", p->decay ? "true" : "false"));
+    if (group_of(e, p) > 0)
+        vec_push(a, &f, arena_printf(a, ".group = %d", group_of(e, p)));
+    if (group_of(e, p) < 0)
+        vec_push(
+            a, &f,
+            arena_printf(a, ".groups = %s", (const char *)map_get(e->group_list, list_of(e, p))));
     vec_push(a, &f, arena_printf(a, ".rank = %d", p->type->rank));
     if (p->type->rank > 0)
         vec_push(a, &f, arena_printf(a, ".shape = {%s }", shape.at));
@@ -163,6 +240,8 @@ void c_parameters(Emitter *e)
     write_enum(e, -1);
     if (e->p->params.len == 0)
         return;
+    write_groups(e);
+    write_lists(e);
     text_add(e->out, "static const RtParam %s_params[] = {\n", e->model);
     for (int i = 0; i < e->p->params.len; i++)
         write_row(e, &s, i);

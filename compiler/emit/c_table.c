@@ -404,6 +404,8 @@ static void write_model(Emitter *e, int n_dims, bool check)
     if (p->params.len)
         text_add(o, "    .params = %s_params, .n_params = %d, .n_elems = P_COUNT,\n", m,
                  p->params.len);
+    if (p->train.updates.len)
+        text_add(o, "    .groups = %s_groups, .n_groups = %d,\n", m, p->train.updates.len);
     if (p->inputs.len)
         text_add(o, "    .inputs = %s_inputs, .n_inputs = %d,\n", m, p->inputs.len);
     if (p->outputs.len)

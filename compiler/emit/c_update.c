@@ -28,6 +28,8 @@ static const char *update_names(Emitter *e, const TrainSettings *train)
     else
         text_put(&t, "momentum is that of the model table's .hyper; ");
     text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
+    if (train->updates.len)
+        text_put(&t, "Groups of parameters have their own factor of lr, and decay. ");
     text_put(&t, c_schedule_prose(e));
     return t.at;
 }

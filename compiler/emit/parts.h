@@ -35,6 +35,7 @@ typedef struct {
     Map *kernel_undone;           /* backward Kernel -> its first Step */
     Map *field;                   /* arena Buffer -> its name in the plan struct */
     Map *call_dims;               /* Kernel -> KernelHead */
+    Map *group_list;              /* "0, 1, 1", groups of repetitions -> its array */
     Map *loops; /* Step of a loop -> LoopFunction, for its twin in another routine */
 } Emitter;
 

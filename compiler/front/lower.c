@@ -554,6 +554,7 @@ static void lower_params(Low *low)
                      .init = inits[p->init],
                      .init_value = p->init_value,
                      .trained = p->used && p->role != SEM_STATE,
+                     .updates = p->updates,
                      .fit_input = p->fit_input,
                      .fit_kind = p->fit_kind,
                      .span = p->span };
@@ -658,6 +659,13 @@ static void lower_train(Low *low)
         lower_check_rate(low->cx, t, x.g);
     }
     s->clip = t->clip;
+    s->clip_value = t->clip_value;
+    s->ema = t->ema;
+    for (int i = 0; i < t->updates.len; i++) {
+        const CheckedUpdate *u = &t->updates.at[i];
+        vec_push(low->cx->arena, &s->updates,
+                 ((UpdateGroup){ u->names, u->rate, u->decay, u->span }));
+    }
     s->steps = t->steps;
     s->eval_every = t->eval_every;
     s->save_every = t->save_every;

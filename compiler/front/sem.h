@@ -123,6 +123,7 @@ typedef struct {
     SemInit init;
     double init_value;    /* CONST: itself; NORMAL: std; UNIFORM: bound */
     bool used;            /* by the loss */
+    uint8_t *updates;     /* by repetition: number of its CheckedUpdate, 0 = none; or NULL */
     int fit_input;        /* state from mean(x): the input, else -1 */
     const char *fit_kind; /* "mean", "std" or NULL */
     Span span;
@@ -192,6 +193,12 @@ typedef struct { /* a number of the optimizer, set by --name in the program */
     double value, lo, hi; /* lo..hi: what it may be, both included */
 } CheckedHyper;
 
+typedef struct {        /* a group of parameters with numbers of its own */
+    const char *names;  /* its patterns, as written */
+    double rate, decay; /* factor of the rate; weight decay, NAN = that of the optimizer */
+    Span span;
+} CheckedUpdate;
+
 typedef struct { /* settings as Program's TrainSettings has them */
     bool present;
     const char *reader, *path, *val_path, *vocab; /* NULL: not given */
@@ -226,10 +233,12 @@ typedef struct { /* settings as Program's TrainSettings has them */
     Expr *rate; /* FORMULA */
     const char *rate_text;
     Span rate_span, warmup_span, decay_span;
-    double clip;
-    int precision;     /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
-    int64_t head_rows; /* rows of the logits at a time; 0: all, -1: not given */
-    Span head_span;    /* where that is set */
+    double clip, clip_value;    /* of the norm, of each element; 0 = none */
+    double ema;                 /* 0 = none */
+    VEC(CheckedUpdate) updates; /* numbered from 1 */
+    int precision;              /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
+    int64_t head_rows;          /* rows of the logits at a time; 0: all, -1: not given */
+    Span head_span;             /* where that is set */
     int64_t steps, eval_every, save_every, log_every, seed, keep;
     const char *out;
     Span span;

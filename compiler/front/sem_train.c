@@ -157,9 +157,9 @@ static void check_limits(Sem *s, const Ast *at)
 
 static const char setting_keys[] =
     "data batch accumulate dims optimizer clip steps eval save log seed keep out precision "
-    "head_rows";
+    "head_rows groups ema";
 
-enum { SETTINGS_MAX = 16 };
+enum { SETTINGS_MAX = 32 };
 
 /* The k-th key, NULL behind the last. */
 const char *setting_key(Sem *s, int k)
@@ -225,7 +225,7 @@ static void read_setting(Sem *s, const Ast *a)
     case 2: train_whole(s, v, "accumulate", 1, &t->accumulate); break;
     case 3: set_dims(s, v); break;
     case 4: sem_optimizer(s, v); break;
-    case 5: train_number(s, v, "clip", 0, HUGE_VAL, &t->clip); break;
+    case 5: sem_train_clip(s, v); break;
     case 6: train_whole(s, v, "steps", 1, &t->steps); break;
     case 7: train_whole(s, v, "eval", 0, &t->eval_every); break;
     case 8: train_whole(s, v, "save", 0, &t->save_every); break;
@@ -244,6 +244,8 @@ static void read_setting(Sem *s, const Ast *a)
         train_whole(s, v, "head_rows", 0, &t->head_rows);
         t->head_span = v->span;
         break;
+    case 15: sem_train_groups(s, v); break;
+    case 16: sem_train_ema(s, v); break;
     default: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))

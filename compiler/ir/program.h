@@ -32,7 +32,8 @@ typedef struct {
     const Type *stacked; /* type of the PARAM node: stack counts in front */
     int group;           /* -1 = top level */
     Role role;
-    bool decay; /* by default: weight and embedding */
+    bool decay;             /* by default: weight and embedding */
+    const uint8_t *updates; /* by repetition: number of its UpdateGroup, 0 = none; or NULL */
     InitKind init;
     double init_value;    /* see InitKind */
     bool trained;         /* false: no loss reaches it (an error unless state) */
@@ -120,6 +121,12 @@ typedef struct {
     Span span;
 } DataSource;
 
+typedef struct {        /* parameters that are updated with numbers of their own */
+    const char *names;  /* patterns, as written */
+    double rate, decay; /* factor of the rate, 0 = they stay; weight decay, NAN = the optimizer's */
+    Span span;
+} UpdateGroup;
+
 typedef struct {
     bool present; /* a train block exists */
     DataSource data;
@@ -143,7 +150,10 @@ typedef struct {
     Graph *rate; /* FORMULA: over ARG 0, updates applied so far, and ARG 1, those of the run */
     const char *rate_text; /* as written */
     Span rate_span;
-    double clip;                                      /* global norm; 0 = none (no clip code) */
+    double clip;              /* global norm; 0 = none (no clip code) */
+    double clip_value;        /* of each element after that; 0 = none, the same */
+    double ema;               /* decay of the average of weights; 0 = none */
+    VEC(UpdateGroup) updates; /* numbered from 1 */
     int64_t steps, eval_every, save_every, log_every; /* in updates */
     uint64_t seed;                                    /* of weights, order and draws */
     int64_t keep;                                     /* checkpoints kept */

@@ -101,6 +101,19 @@ const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_
     return name;
 }
 
+RtPiece rt_param_piece(const RtModel *m, const RtParam *q, ptrdiff_t repeat)
+{
+    const ptrdiff_t at = rt_param_at(q, repeat);
+    const int group = q->groups ? q->groups[repeat] : q->group;
+    RtPiece piece = { at, at + rt_param_elems(q), q->decay, 1, (double)NAN };
+    if (group > 0) {
+        const RtGroup *g = &m->groups[group - 1];
+        piece.rate = g->rate;
+        piece.own = g->own_decay ? g->decay : (double)NAN;
+    }
+    return piece;
+}
+
 /* ---- initial values ------------------------------------------------------------------------- */
 
 static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
@@ -225,20 +238,77 @@ static const char *param_init(const RtParam *q, char text[RT_NAME_TEXT])
     return text;
 }
 
+/* "yes", "no", the number of a group; "mixed" where the repetitions of a stack differ. */
+static const char *param_decay(const RtModel *m, const RtParam *q, char text[32])
+{
+    const RtPiece first = rt_param_piece(m, q, 0);
+    for (ptrdiff_t k = 1; k < rt_param_repeats(q); k++) {
+        const RtPiece piece = rt_param_piece(m, q, k);
+        if (piece.own != first.own && !(isnan(piece.own) && isnan(first.own)))
+            return "mixed";
+    }
+    snprintf(text, 32, "%.4g", first.own);
+    return !isnan(first.own) ? text : q->decay ? "yes" : "no";
+}
+
+/* The factor of the rate, and behind it the groups; nothing in models without any. */
+static const char *param_group(const RtModel *m, const RtParam *q, char text[64])
+{
+    const RtPiece first = rt_param_piece(m, q, 0);
+    const int group = q->groups ? q->groups[0] : q->group;
+    bool rates = false;
+    int least = group, most = group;
+    for (ptrdiff_t k = 0; q->groups && k < rt_param_repeats(q); k++) {
+        rates = rates || rt_param_piece(m, q, k).rate != first.rate;
+        least = q->groups[k] < least ? q->groups[k] : least;
+        most = q->groups[k] > most ? q->groups[k] : most;
+    }
+    char rate[16], name[24];
+    snprintf(rate, sizeof rate, first.rate == 0 ? "stays" : "x%.4g", first.rate);
+    snprintf(name, sizeof name, least < most ? "%d-%d" : least ? "%d" : "", least, most);
+    snprintf(text, 64, "  %-6s %-5s", rates ? "mixed" : rate, name);
+    return m->n_groups ? text : "";
+}
+
+static void print_groups(const RtModel *m, FILE *to)
+{
+    for (int g = 0; g < m->n_groups; g++) {
+        const RtGroup *group = &m->groups[g];
+        ptrdiff_t elems = 0;
+        for (int i = 0; i < m->n_params; i++)
+            for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
+                const RtParam *q = &m->params[i];
+                elems += (q->groups ? q->groups[k] : q->group) == g + 1 ? rt_param_elems(q) : 0;
+            }
+        fprintf(to, "  group %d: %s: %td element%s", g + 1, group->names, elems,
+                elems == 1 ? "" : "s");
+        if (group->rate == 0)
+            fprintf(to, " that stay as they are");
+        else if (group->rate != 1)
+            fprintf(to, ", %g times the rate", group->rate);
+        if (group->rate != 0 && group->own_decay)
+            fprintf(to, ", decay %g", group->decay);
+        fprintf(to, "  %s\n", group->where);
+    }
+}
+
 void rt_params_print(const RtModel *m, FILE *to)
 {
-    char shape[RT_NAME_TEXT], init[RT_NAME_TEXT];
+    char shape[RT_NAME_TEXT], init[RT_NAME_TEXT], decay[32], group[64];
     int width = 9;
     for (int i = 0; i < m->n_params; i++)
         if ((int)strlen(m->params[i].path) > width)
             width = (int)strlen(m->params[i].path);
-    fprintf(to, "  %-*s  %-9s %-16s %6s %12s  %-5s  %-18s %s\n", width, "parameter", "role",
-            "shape", "times", "elements", "decay", "initial", "declared");
+    fprintf(to, "  %-*s  %-9s %-16s %6s %12s  %-5s%s  %-18s %s\n", width, "parameter", "role",
+            "shape", "times", "elements", "decay", m->n_groups ? "  rate   group" : "", "initial",
+            "declared");
     for (int i = 0; i < m->n_params; i++) {
         const RtParam *q = &m->params[i];
         const ptrdiff_t times = rt_param_repeats(q);
-        fprintf(to, "  %-*s  %-9s %-16s %6td %12td  %-5s  %-18s %s\n", width, q->path,
+        fprintf(to, "  %-*s  %-9s %-16s %6td %12td  %-5s%s  %-18s %s\n", width, q->path,
                 role_names[q->role], param_shape(q, shape), times, times * rt_param_elems(q),
-                q->decay ? "yes" : "no", q->fit ? q->fit : param_init(q, init), q->where);
+                param_decay(m, q, decay), param_group(m, q, group),
+                q->fit ? q->fit : param_init(q, init), q->where);
     }
+    print_groups(m, to);
 }

@@ -210,8 +210,11 @@ static bool print_header(const Train *t)
     const RtModel *m = t->m;
     ptrdiff_t decayed = 0;
     for (int i = 0; i < m->n_params; i++)
-        if (m->params[i].decay)
-            decayed += rt_param_elems(&m->params[i]) * rt_param_repeats(&m->params[i]);
+        for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
+            const RtPiece piece = rt_param_piece(m, &m->params[i], k);
+            if (piece.rate != 0 && (isnan(piece.own) ? piece.decay : piece.own > 0))
+                decayed += piece.to - piece.from;
+        }
     printf("%s: %td parameters (%td decayed), %s, compiled by gradcc from %s\n", m->name,
            rt_params_count(m, false), decayed, rt_precision(m), m->source);
     print_compute(t);

@@ -22,6 +22,17 @@ static int piece_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool same_numbers(RtPiece a, RtPiece b)
+{
+    return a.decay == b.decay && a.rate == b.rate
+           && (a.own == b.own || (isnan(a.own) && isnan(b.own)));
+}
+
+double rt_piece_decay(RtPiece q, const RtTrain *t)
+{
+    return !isnan(q.own) ? q.own : q.decay ? t->weight_decay : 0;
+}
+
 RtPiece *rt_optim_pieces(const RtModel *m, int *n)
 {
     size_t rows = 0;
@@ -33,15 +44,15 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
     for (int i = 0; i < m->n_params; i++) {
         const RtParam *q = &m->params[i];
         for (ptrdiff_t r = 0; q->role != RT_STATE && r < rt_param_repeats(q); r++) {
-            const ptrdiff_t at = rt_param_at(q, r);
-            whole[k++] = (RtPiece){ at, at + rt_param_elems(q), q->decay, 1 };
+            whole[k] = rt_param_piece(m, q, r);
+            k += whole[k].rate != 0;
         }
     }
     qsort(whole, k, sizeof *whole, piece_compare);
     size_t joined = 0; /* neighbours of one kind become one */
     for (size_t i = 0; i < k; i++)
         if (joined && whole[joined - 1].to == whole[i].from
-            && whole[joined - 1].decay == whole[i].decay && whole[joined - 1].rate == whole[i].rate)
+            && same_numbers(whole[joined - 1], whole[i]))
             whole[joined - 1].to = whole[i].to;
         else
             whole[joined++] = whole[i];
@@ -52,9 +63,11 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
     RtPiece *piece = rt_alloc((count + 1) * sizeof *piece, "the table of parameters");
     size_t put = 0;
     for (size_t i = 0; i < joined; i++)
-        for (ptrdiff_t at = whole[i].from; at < whole[i].to; at += RT_PIECE)
-            piece[put++] = (RtPiece){ at, at + RT_PIECE < whole[i].to ? at + RT_PIECE : whole[i].to,
-                                      whole[i].decay, whole[i].rate };
+        for (ptrdiff_t at = whole[i].from; at < whole[i].to; at += RT_PIECE) {
+            piece[put] = whole[i];
+            piece[put].from = at;
+            piece[put++].to = at + RT_PIECE < whole[i].to ? at + RT_PIECE : whole[i].to;
+        }
     rt_free(whole);
     *n = (int)put;
     return piece;
@@ -253,7 +266,7 @@ static void update_piece(RtRun *run, RtPiece q, Update u)
     uint16_t *copy = run->p16 ? (uint16_t *)run->p16 + q.from : NULL;
     const bool sgd = state->opt->train.optimizer == RT_SGD, wide = run->model->real == RT_F64;
     const bool bf16 = copy && run->model->compute == RT_BF16, f16 = copy && !bf16;
-    u.decay = q.decay ? u.decay : 0;
+    u.decay = rt_piece_decay(q, &state->opt->train);
     u.lr *= q.rate;
     u.rate *= q.rate;
     if (sgd && wide)

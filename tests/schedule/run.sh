@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the train block says about updates besides the optimizer, through whole programs: schedules.
+# What the train block says about updates besides the optimizer, through whole programs: schedules,
+# groups of parameters.
 # Rates are read from metrics.jsonl and compared with formulas in awk.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -104,4 +105,43 @@ fi
 if build root -D 'optimizer=adamw(lr: inverse_sqrt(1e-2, warmup: 4))'; then
     run ./root --out root.1
     rates inverse-sqrt root.1 'i < 4 ? 0.01 * (i + 1) / 5 : 0.01 * sqrt(5 / (i + 1))'
+fi
+
+# ---- groups: the same bytes as with those numbers for all ----------------------------------------
+
+# build_stack PROGRAM OPTION...: compiles stack.model
+build_stack() {
+    local program=$1; shift
+    "$GRADCC" "$@" "$here/stack.model" -o "$program" >&2 && return
+    bad "$program" "does not compile"; return 1
+}
+# alike NAME PREFIX DIR DIR: the same tensors of this name in two checkpoints, and some
+alike() {
+    local a b
+    a=$(python3 "$here/tensors.py" "$3/model.safetensors" "$2")
+    b=$(python3 "$here/tensors.py" "$4/model.safetensors" "$2")
+    if [ -n "$a" ] && [ "$a" = "$b" ]; then ok "$1"; else bad "$1" "$2 differs"; fi
+}
+groups='groups=[group("inp.*", lr: 0), group("h.0.*", lr: 0.5), group("h.1.?.weight", "h.2.a.*", weight_decay: 0)]'
+if command -v python3 > /dev/null && build_stack groups -D "$groups" && build_stack plain &&
+        build_stack undecayed -D 'optimizer=sgd(lr: 0.1)'; then
+    run ./groups --out groups.1
+    run ./plain --out plain.1
+    run ./plain --out plain.half --lr 0.05
+    run ./plain --out plain.none --lr 0
+    run ./undecayed --out undecayed.1
+    for d in groups.1 plain.1 plain.half plain.none undecayed.1; do mv $d/step-00000001 $d.end; done
+    alike groups-none out. groups.1.end plain.1.end
+    alike groups-none-b h.1.b.bias groups.1.end plain.1.end
+    alike groups-none-2 h.2.b groups.1.end plain.1.end
+    alike groups-stay inp. groups.1.end plain.none.end
+    alike groups-half h.0. groups.1.end plain.half.end
+    alike groups-decay h.1.a.weight groups.1.end undecayed.1.end
+    alike groups-decay-2 h.2.a. groups.1.end undecayed.1.end
+    ./groups --dry-run > groups.log 2>&1
+    if grep -q '^  h\.\*\.a\.weight .* mixed  mixed  2-3 ' groups.log &&
+        grep -q '^  inp\.bias .* no     stays  1 ' groups.log &&
+        grep -q '^  group 2: h.0.\*: 144 elements, 0.5 times the rate  ' groups.log &&
+        grep -q '(200 decayed)' groups.log; then ok groups-table
+    else bad groups-table "$(head -n 1 groups.log)"; fi
 fi

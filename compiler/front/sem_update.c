@@ -1,0 +1,192 @@
+/* sem_update.c -- what an update does besides the optimizer's rule: clipping, the average of the
+ * weights, groups of parameters with numbers of their own.
+ *
+ * In: the settings clip, ema and groups. Out: their numbers in CheckedTrain, and for each parameter
+ * the group that each of its repetitions is in. The one idea: a pattern is matched with the names
+ * that checkpoints have, h.3.attn.weight, so one repetition of a stack can be told from the others.
+ */
+#include "front/sem_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- clip and ema -------------------------------------------------------------------------- */
+
+void sem_train_clip(Sem *s, const Ast *a)
+{
+    CheckedTrain *t = &s->out->train;
+    if (a->kind != AST_TUPLE) {
+        train_number(s, a, "clip", 0, HUGE_VAL, &t->clip);
+        return;
+    }
+    for (int i = 0; i < a->args.len; i++) {
+        const Ast *arg = a->args.at[i];
+        const int k = arg->name ? train_word("norm value", arg->name) : -1;
+        if (k < 0) {
+            Diag *d = sem_error(s, arg->span, "clip has the arguments norm and value");
+            sem_hint(d, "clip = (norm: 1.0, value: 0.5)");
+            return;
+        }
+        train_number(s, arg->value, k ? "value" : "norm", 0, HUGE_VAL,
+                     k ? &t->clip_value : &t->clip);
+    }
+}
+
+void sem_train_ema(Sem *s, const Ast *a)
+{
+    CheckedTrain *t = &s->out->train;
+    if (train_number(s, a, "ema", 0, 1, &t->ema) && t->ema == 1)
+        sem_error(s, a->span, "ema must be below 1: 1 never leaves the initial weights");
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* Does the name fit the pattern? * is any characters, ? is one. */
+static bool fits(const char *pattern, const char *name)
+{
+    const char *star = NULL, *from = name;
+    while (*name) {
+        if (*pattern == *name || *pattern == '?') {
+            pattern++;
+            name++;
+        } else if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == 0;
+}
+
+static int64_t times(const Sem *s, int group)
+{
+    int64_t n = 1, count;
+    for (int g = group; g >= 0; g = s->out->groups.at[g].parent)
+        n *= dim_value(s->out->groups.at[g].count, &count) ? count : 1;
+    return n;
+}
+
+/* h.*.weight of repetition r: h.3.weight */
+static const char *name_of(Sem *s, const CheckedParam *p, int64_t r)
+{
+    int64_t index[LOOP_DEPTH_MAX] = { 0 }, count;
+    int depth = 0, k = 0;
+    for (int g = p->group; g >= 0; g = s->out->groups.at[g].parent)
+        depth++;
+    for (int g = p->group, i = depth - 1; g >= 0; g = s->out->groups.at[g].parent, i--) {
+        if (i >= LOOP_DEPTH_MAX || !dim_value(s->out->groups.at[g].count, &count))
+            return p->path;
+        index[i] = r % count;
+        r /= count;
+    }
+    Text name = text_new(s->arena);
+    for (const char *c = p->path; *c; c++)
+        if (*c == '*' && k < depth)
+            text_add(&name, "%lld", (long long)index[k++]);
+        else
+            text_putn(&name, c, 1);
+    return name.at;
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+enum { UPDATES_MAX = 255 }; /* a byte per repetition holds them */
+
+static void claim(Sem *s, CheckedParam *p, int64_t r, const char *name, int group, const Ast *a)
+{
+    if (!p->updates)
+        p->updates = NEW_ARRAY(s->arena, uint8_t, (size_t)times(s, p->group));
+    const int other = p->updates[r];
+    if (other && other != group) {
+        Diag *d = sem_error(s, a->span, "%s is in two groups", name);
+        sem_note(s, d, s->out->train.updates.at[other - 1].span, "the other group");
+    }
+    p->updates[r] = (uint8_t)group;
+}
+
+static void match(Sem *s, const Ast *a, int group)
+{
+    Checked *c = s->out;
+    VEC(const char *) paths = { 0 };
+    bool any = false;
+    for (int i = 0; i < c->params.len; i++) {
+        CheckedParam *p = &c->params.at[i];
+        if (p->role == SEM_STATE)
+            continue;
+        vec_push(s->arena, &paths, p->path);
+        for (int64_t r = 0; r < times(s, p->group); r++) {
+            const char *name = name_of(s, p, r);
+            if (!fits(a->name, name))
+                continue;
+            any = true;
+            claim(s, p, r, name, group, a);
+        }
+    }
+    if (any)
+        return;
+    Diag *d = sem_error(s, a->span, "no parameter is called \"%s\"", a->name);
+    sem_did_you_mean(d, a->name, paths.at, paths.len);
+    if (paths.len)
+        sem_hint(d, "names are those of checkpoints, as %s; * is any characters",
+                 name_of(s, &c->params.at[0], 0));
+}
+
+static void group(Sem *s, const Ast *a)
+{
+    CheckedTrain *t = &s->out->train;
+    CheckedUpdate u = { .rate = 1, .decay = NAN, .span = a->span };
+    Text names = text_new(s->arena);
+    bool numbers = false, wrong = false;
+    if (!train_called(a) || strcmp(a->left->name, "group") != 0) {
+        Diag *d = sem_error(s, a->span, "a group of parameters wanted");
+        sem_hint(d, "group(\"wte.weight\", lr: 0.5, weight_decay: 0)");
+        return;
+    }
+    if (t->updates.len == UPDATES_MAX) {
+        sem_error(s, a->span, "more than %d groups", UPDATES_MAX);
+        return;
+    }
+    vec_push(s->arena, &t->updates, u);
+    CheckedUpdate *to = &t->updates.at[t->updates.len - 1];
+    for (int i = 0; i < a->args.len; i++) {
+        const Ast *arg = a->args.at[i];
+        const int k = arg->name ? train_word("lr weight_decay", arg->name) : -1;
+        if (k >= 0) {
+            numbers = true;
+            train_number(s, arg->value, arg->name, 0, HUGE_VAL, k ? &to->decay : &to->rate);
+        } else if (arg->name) {
+            wrong = true;
+            Diag *d = sem_error(s, arg->at, "group has no argument %s", arg->name);
+            train_suggest(s, d, arg->name, "lr weight_decay");
+        } else if (arg->value->kind != AST_STRING) {
+            wrong = true;
+            sem_error(s, arg->span, "a pattern of names is a text: \"h.*.attn.*\"");
+        } else {
+            text_add(&names, "%s%s", names.len ? ", " : "", arg->value->name);
+            match(s, arg->value, t->updates.len);
+        }
+    }
+    to->names = names.at;
+    if (wrong)
+        return;
+    if (names.len == 0)
+        sem_error(s, a->span, "a group names its parameters: group(\"h.*\", lr: 0.5)");
+    else if (!numbers)
+        sem_error(s, a->span, "a group has lr, a factor of the rate, or weight_decay, or both");
+}
+
+void sem_train_groups(Sem *s, const Ast *a)
+{
+    if (a->kind != AST_LIST) {
+        group(s, a);
+        return;
+    }
+    for (int i = 0; i < a->items.len; i++)
+        group(s, a->items.at[i]);
+}
