@@ -42,10 +42,12 @@ static const Row table[] = {
       "of the train block, or fp32; 16 bits have fp32 masters" },
     { "--head-rows", "N", KIND_NUMBER, AT(head_rows), NULL, 0,
       "compute the logits N rows at a time; 0: all; 512 where they are large" },
+    { "--recompute", "WHAT", KIND_TEXT, AT(recompute), NULL, 0,
+      "by the backward pass: none, auto, blocks or budget:6GiB" },
     { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
       "the program prints the range of each value, step by step" },
-    { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory", EXPLAIN_MEMORY,
-      "print where the memory of the program goes: memory" },
+    { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory|recompute", EXPLAIN_MEMORY,
+      "where the memory goes; what is computed again to save some, and its cost" },
     { "--dims", "NAME=SIZE", KIND_LIST, AT(dims), NULL, 0,
       "... at these sizes: of a micro-step (B=8), of a dim (T=128)" },
     { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
@@ -270,6 +272,8 @@ static const char *command_of(Context *cx, const Options *opt)
     text_put(&t, opt->precision > 0 ? precision[opt->precision] : "");
     if (opt->head_rows >= 0)
         text_add(&t, " --head-rows=%ld", opt->head_rows);
+    if (opt->recompute)
+        text_add(&t, " --recompute=%s", opt->recompute);
     text_put(&t, opt->trace ? " --trace" : "");
     text_put(&t, opt->unoptimised ? " -O0" : "");
     for (int i = 0; i < opt->skip.len; i++)
@@ -277,6 +281,17 @@ static const char *command_of(Context *cx, const Options *opt)
     if (opt->input)
         text_add(&t, " %s", opt->input[0] == '/' && base ? base + 1 : opt->input);
     return t.at;
+}
+
+/* --recompute=budget:6GiB is the setting recompute = budget(6GiB). */
+static void define_recompute(Context *cx, Options *opt)
+{
+    const char *given = opt->recompute, *colon = strchr(given, ':');
+    const char *value = colon ? arena_printf(cx->arena, "%.*s(%s)", (int)(colon - given), given,
+                                             colon + 1)
+                              : given;
+    const Define d = { intern(cx, "recompute"), value };
+    vec_push(cx->arena, &opt->defines, d);
 }
 
 bool options_parse(Context *cx, int argc, char **argv, Options *opt)
@@ -320,5 +335,7 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
         return fail("--dims goes with --explain=memory; the program has an option --dims too");
     opt->unoptimised = opt->level == 0;
     opt->command = command_of(cx, opt);
+    if (opt->recompute && !opt->ir)
+        define_recompute(cx, opt);
     return true;
 }

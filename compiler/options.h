@@ -6,7 +6,7 @@
 #include "front/sem.h"
 
 typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C, EMIT_TYPES } EmitKind;
-typedef enum { EXPLAIN_NOTHING, EXPLAIN_MEMORY } ExplainKind;
+typedef enum { EXPLAIN_NOTHING, EXPLAIN_MEMORY, EXPLAIN_RECOMPUTE } ExplainKind;
 /* In the order of the words of precision = in the train block. */
 typedef enum {
     PRECISION_UNSET = -1,
@@ -26,6 +26,7 @@ typedef struct {
     bool emit_set;                   /* --emit was given */
     bool ir;                         /* the input is IR text */
     int precision;                   /* Precision */
+    const char *recompute;           /* --recompute, or NULL */
     bool trace;                      /* --trace */
     int explain;                     /* ExplainKind */
     TextList dims;                   /* --dims: "T=128" */

@@ -16,6 +16,7 @@
 #include "op/op.h"
 #include "pass/kernel.h"
 #include "pass/pass.h"
+#include "recompute.h"
 
 #ifndef GRADCC_VERSION
 #define GRADCC_VERSION "0"
@@ -208,11 +209,99 @@ static void run_grad(Run *r)
             p->graphs.at[i] = pass_grad(p->graphs.at[i]);
 }
 
+/* Unless told otherwise: logits that take more than that are computed so many rows at a time, which
+   costs less than 1 % of a step. */
+enum { HEAD_LARGE = 128 << 20, HEAD_ROWS = 512 };
+
+/* Rows of the head at a time; told: the user says so. */
+static int64_t head_rows_of(const Run *r, bool *told)
+{
+    int64_t rows = r->opt->head_rows;
+    if (rows < 0 && r->checked)
+        rows = r->checked->train.head_rows;
+    *told = rows >= 0;
+    return *told ? rows : HEAD_ROWS;
+}
+
+/* g, or g with its head in parts; NULL: it was asked for and cannot be. */
+static Graph *head_in_parts(const Run *r, Graph *g, const Node **fail)
+{
+    bool told;
+    const int64_t rows = head_rows_of(r, &told);
+    *fail = NULL;
+    if (rows == 0 || (!told && chunk_head_bytes(g) <= HEAD_LARGE))
+        return g;
+    Graph *parts = pass_chunk(g, rows, fail);
+    return parts || told ? parts : g;
+}
+
+/* The arena of a graph that is on its way to a plan; its effort. */
+static Tried try_graph(Run *r, Graph *g, const char *name)
+{
+    const DType narrow = r->program->narrow;
+    const bool rounds = narrow == DT_BF16 || narrow == DT_F16;
+    KernelProgram *kp = NEW(r->cx->arena, KernelProgram);
+    kp->program = r->program;
+    g = pass_expand(g, r->opt->unoptimised && !rounds);
+    if (!is_off(r, "clean"))
+        g = pass_simplify(g);
+    const Node *fail;
+    Graph *parts = head_in_parts(r, g, &fail);
+    g = parts ? parts : g;
+    kp->train = pass_fuse(kp, g, name, !is_off(r, "fuse"));
+    r->target->workspace(kp);
+    pass_order(kp, kp->train);
+    pass_plan(kp, kp->train, !is_off(r, "plan"));
+    const Tried t = { kp->train->arena_bytes, routine_effort(kp, kp->train) };
+    arena_reset(r->cx->scratch);
+    return t;
+}
+
+static Tried try_training(void *user, const KeepChoice *choice, AgainList *again)
+{
+    Run *r = user;
+    return try_graph(r, pass_keep(r->program->train_graph, choice, again), "train");
+}
+
+static int64_t try_others(void *user)
+{
+    Run *r = user;
+    Graph *const other[] = { r->program->eval_graph, r->program->count_graph };
+    int64_t most = 0;
+    for (int i = 0; i < 2; i++) {
+        const int64_t bytes = other[i] ? try_graph(r, other[i], "eval").arena : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static void set_recompute(Run *r)
+{
+    static const char *const words[] = { "auto", "none", "blocks" };
+    Recompute *at = &r->program->recompute;
+    if (r->checked) {
+        at->kind = (RecomputeKind)r->checked->train.recompute;
+        at->budget = r->checked->train.budget;
+        at->span = r->checked->train.recompute_span;
+    }
+    for (int i = 0; r->opt->ir && r->opt->recompute && i < 3; i++)
+        if (strcmp(r->opt->recompute, words[i]) == 0)
+            at->kind = (RecomputeKind)i;
+}
+
 static void run_keep(Run *r)
 {
+    static const KeepChoice cheap = { .rule = KEEP_CHEAP };
+    const RecomputeTrial trial = { r, try_training, try_others };
+    KeepChoice choice;
+    set_recompute(r);
+    if (!recompute_choose(r->program, &trial, r->opt->explain == EXPLAIN_RECOMPUTE, &choice))
+        return;
     const Slots s = graphs_of(r);
-    for (int i = 0; i < s.len; i++)
-        *s.at[i] = pass_keep(*s.at[i]);
+    for (int i = 0; i < s.len; i++) {
+        const bool joint = s.at[i] == &r->program->train_graph || r->opt->ir;
+        *s.at[i] = pass_keep(*s.at[i], joint ? &choice : &cheap, NULL);
+    }
 }
 
 static void run_expand(Run *r)
@@ -240,29 +329,21 @@ static void tell_whole_head(Run *r, const Graph *g, const Node *fail)
     diag_note(d, fail->span, "this needs all rows at once");
 }
 
-/* Unless told otherwise: logits that take more than that are computed so many rows at a time, which
-   costs less than 1 % of a step. */
-enum { HEAD_LARGE = 128 << 20, HEAD_ROWS = 512 };
-
 static void run_chunk(Run *r)
 {
     Program *p = r->program;
-    int64_t rows = r->opt->head_rows;
-    if (rows < 0 && r->checked)
-        rows = r->checked->train.head_rows;
-    const bool told = rows >= 0;
+    bool told;
+    const int64_t rows = head_rows_of(r, &told);
     Graph **whole[] = { &p->train_graph, &p->eval_graph };
-    for (int i = 0; i < 2 && rows != 0 && diag_count(r->cx) == 0; i++) {
-        const Node *fail = NULL;
-        if (*whole[i] == NULL || (!told && chunk_head_bytes(*whole[i]) <= HEAD_LARGE))
-            continue;
-        Graph *parts = pass_chunk(*whole[i], told ? rows : HEAD_ROWS, &fail);
-        if (parts)
-            *whole[i] = parts;
-        else if (told)
+    for (int i = 0; i < 2 && diag_count(r->cx) == 0; i++) {
+        const Node *fail;
+        Graph *parts = *whole[i] ? head_in_parts(r, *whole[i], &fail) : NULL;
+        if (*whole[i] && !parts)
             tell_whole_head(r, *whole[i], fail);
+        else
+            *whole[i] = parts;
     }
-    for (int i = 0; rows > 0 && i < p->graphs.len; i++) {
+    for (int i = 0; told && rows > 0 && i < p->graphs.len; i++) {
         const Node *fail = NULL;
         Graph *parts = pass_chunk(p->graphs.at[i], rows, &fail);
         p->graphs.at[i] = parts ? parts : p->graphs.at[i];
@@ -495,7 +576,7 @@ static const char *last_pass(const Run *r)
     if (r->opt->stop_after)
         return r->opt->stop_after;
     if (r->opt->explain)
-        return "plan";
+        return r->opt->explain == EXPLAIN_RECOMPUTE ? "keep" : "plan";
     if (r->opt->ir && !r->opt->emit_set)
         return "chunk";
     if (!r->opt->emit_set && r->opt->dump_after.len > 0 && r->opt->output == NULL) {
@@ -516,6 +597,8 @@ static void write_result(Run *r, Form form)
         return;
     else if (r->opt->explain == EXPLAIN_MEMORY && r->kernels)
         explain_memory(r->out, r->kernels, r->opt->dims.at, r->opt->dims.len);
+    else if (r->opt->explain == EXPLAIN_RECOMPUTE)
+        recompute_explain(r->out, r->program);
     else if (r->opt->emit == EMIT_GRAD && r->program)
         emit_grad(r->out, r->program);
     else if (r->opt->emit == EMIT_TYPES && r->kernels)

@@ -245,11 +245,12 @@ typedef struct RtStep RtStep;
 typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
 
 typedef struct {
-    const char *name;    /* "chargpt" */
-    const char *source;  /* "chargpt.model" */
-    uint32_t source_crc; /* of its text; program hash of checkpoints */
-    RtType real;         /* of parameters, gradients, optimizer state: RT_F32 or RT_F64 */
-    RtType compute;      /* RT_BF16, RT_F16: products read a 16-bit copy; else no copy */
+    const char *name;      /* "chargpt" */
+    const char *source;    /* "chargpt.model" */
+    uint32_t source_crc;   /* of its text; program hash of checkpoints */
+    RtType real;           /* of parameters, gradients, optimizer state: RT_F32 or RT_F64 */
+    RtType compute;        /* RT_BF16, RT_F16: products read a 16-bit copy; else no copy */
+    const char *recompute; /* what is computed again to save memory, in a sentence, or NULL */
     const RtDim *dims;
     int n_dims;
     const RtParam *params;

@@ -119,6 +119,11 @@ static void write_table(Emitter *e, const Routine *r)
                                               : "the counts",
              emit_bytes(e, r->arena_bytes), dims[0] ? " at " : "", dims,
              is_train(r) ? "s 5 and 6" : " 5");
+    if (is_train(r) && e->p->recompute.summary) {
+        emit_prose(e->out, " * ", " * ",
+                   emit_format(e, "recompute = %s.", e->p->recompute.summary));
+        text_put(e->out, "\n *\n");
+    }
     text_add(e->out, " *   %-*s  %-*s  %-4s %11s %11s  written  last read\n", (int)name, "buffer",
              (int)shape, "shape", "type", "offset", "bytes");
     for (int i = 0; i < r->buffers.len; i++) {

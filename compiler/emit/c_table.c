@@ -399,6 +399,8 @@ static void write_model(Emitter *e, int n_dims, bool check)
              : p->narrow == DT_F16 ? " .compute = RT_F16,\n"
                                    : " .compute = %s,\n",
              rt_type(p->real));
+    if (p->recompute.summary)
+        text_add(o, "    .recompute = %s,\n", emit_string(e, p->recompute.summary));
     if (n_dims)
         text_add(o, "    .dims = %s_sizes, .n_dims = %d,\n", m, n_dims);
     if (p->params.len)

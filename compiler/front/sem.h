@@ -239,6 +239,14 @@ typedef struct { /* settings as Program's TrainSettings has them */
     int precision;              /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
     int64_t head_rows;          /* rows of the logits at a time; 0: all, -1: not given */
     Span head_span;             /* where that is set */
+    enum {
+        SEM_RECOMPUTE_AUTO,
+        SEM_RECOMPUTE_NONE,
+        SEM_RECOMPUTE_BLOCKS,
+        SEM_RECOMPUTE_BUDGET
+    } recompute;
+    int64_t budget; /* of SEM_RECOMPUTE_BUDGET, bytes */
+    Span recompute_span;
     int64_t steps, eval_every, save_every, log_every, seed, keep;
     const char *out;
     Span span;

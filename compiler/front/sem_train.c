@@ -157,7 +157,7 @@ static void check_limits(Sem *s, const Ast *at)
 
 static const char setting_keys[] =
     "data batch accumulate dims optimizer clip steps eval save log seed keep out precision "
-    "head_rows groups ema";
+    "head_rows groups ema recompute";
 
 enum { SETTINGS_MAX = 32 };
 
@@ -210,6 +210,31 @@ static void precision(Sem *s, const Ast *a)
         train_suggest(s, d, name, words);
 }
 
+static void recompute(Sem *s, const Ast *a)
+{
+    static const char words[] = "auto none blocks budget";
+    CheckedTrain *t = &s->out->train;
+    const char *name = a->kind == AST_NAME ? a->name : train_called(a);
+    const int kind = name ? train_word(words, name) : -1;
+    TrainCall c = { .names = "bytes", .places = 1 };
+    double bytes = 0;
+    t->recompute_span = a->span;
+    if (kind < 0 || (kind < 3 && a->kind == AST_CALL)) {
+        Diag *d = sem_error(s, a->span, "recompute is one of none, auto, blocks and budget(6 GiB)");
+        if (name && kind < 0)
+            train_suggest(s, d, name, words);
+    } else if (kind == 3 && (a->kind == AST_NAME || a->args.len == 0)) {
+        sem_error(s, a->span, "a budget needs the memory of a training process: budget(6 GiB)");
+    } else if (kind < 3) {
+        t->recompute = kind == 0   ? SEM_RECOMPUTE_AUTO
+                       : kind == 1 ? SEM_RECOMPUTE_NONE
+                                   : SEM_RECOMPUTE_BLOCKS;
+    } else if (train_call(s, a, &c) && train_number(s, c.value[0], "the budget", 1, 1e18, &bytes)) {
+        t->recompute = SEM_RECOMPUTE_BUDGET;
+        t->budget = (int64_t)bytes;
+    }
+}
+
 static void read_setting(Sem *s, const Ast *a)
 {
     CheckedTrain *t = &s->out->train;
@@ -246,6 +271,7 @@ static void read_setting(Sem *s, const Ast *a)
         break;
     case 15: sem_train_groups(s, v); break;
     case 16: sem_train_ema(s, v); break;
+    case 17: recompute(s, v); break;
     default: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))

@@ -290,3 +290,18 @@ bool syntax_real(Parser *p, Span at, const char *s, double *value)
         diag_error(p->cx, at, "this number is too large");
     return false;
 }
+
+bool syntax_bytes(Parser *p, Span at, const char *s, Number *n)
+{
+    static const char prefixes[] = "kMGT";
+    const char *unit = s + strcspn(s, "KkMGT");
+    const double base = unit[1] == 'i' ? 1024 : 1000;
+    if (!syntax_real(p, at, s, &n->real))
+        return false;
+    const char *prefix = strchr(prefixes, *unit == 'K' ? 'k' : *unit);
+    for (ptrdiff_t i = prefix - prefixes; i >= 0; i--)
+        n->real *= base;
+    n->is_whole = n->real < 9e15 && n->real <= (double)(int64_t)n->real;
+    n->whole = n->is_whole ? (int64_t)n->real : 0;
+    return true;
+}

@@ -68,6 +68,7 @@ const char *syntax_string(Parser *p, Span at, const char *s, size_t len);
 /* A number; false after an error: it is too large. */
 bool syntax_whole(Parser *p, Span at, const char *s, int64_t *value);
 bool syntax_real(Parser *p, Span at, const char *s, double *value);
+bool syntax_bytes(Parser *p, Span at, const char *s, Number *n); /* 6 GiB: that many bytes */
 
 /* A token that does not fit. found and expected are the names that the grammar gives to tokens. */
 void syntax_error(Parser *p, Span at, const char *found, const char *const *expected, int n);

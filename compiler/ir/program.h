@@ -166,6 +166,28 @@ typedef struct {              /* a constant that is no size */
     Span span;
 } FixedValue;
 
+/* What the backward pass computes again, at the training dims; of one micro-step. */
+typedef enum { RECOMPUTE_AUTO, RECOMPUTE_NONE, RECOMPUTE_BLOCKS, RECOMPUTE_BUDGET } RecomputeKind;
+typedef struct {
+    const char *name; /* of the value; NULL: it has none */
+    const char *op;   /* what makes it */
+    Span span;        /* and where */
+    double bytes;     /* it would be kept in */
+    double flops;     /* to compute it again, with what it takes only for that */
+} RecomputedValue;
+typedef struct {
+    RecomputeKind kind;
+    int64_t budget; /* bytes of a training process */
+    Span span;      /* of the setting */
+    VEC(RecomputedValue) values;
+    double flops, step_flops;       /* added; of a micro-step without */
+    double slower;                  /* predicted: time added, as a part of the time without */
+    int64_t fixed;                  /* bytes of parameters, gradients, optimizer, copy and batch */
+    int64_t arena;                  /* of the process, with this choice; 0: it was not asked for */
+    int64_t arena_auto, arena_none; /* and with others */
+    const char *summary;            /* a sentence; NULL: auto */
+} Recompute;
+
 struct Program {
     Context *cx;
     Dims *dims;
@@ -183,6 +205,7 @@ struct Program {
     VEC(Constraint) constraints;
     VEC(FixedValue) fixed; /* consts of the model that are no sizes: to be told, no more */
     TrainSettings train;
+    Recompute recompute;
     Graph *train_graph;  /* training = true; NULL without loss */
     Graph *eval_graph;   /* sums of all mean slots, training = false */
     Graph *count_graph;  /* counts that depend on data; may be NULL */

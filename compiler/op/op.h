@@ -102,4 +102,11 @@ uint64_t op_stream_hash(const char *stream); /* random.c: what a stream is to th
 Op op_find(const char *name);                /* OP_COUNT when unknown */
 void op_list(Text *t);                       /* --list-ops */
 
+/* ---- work.c: what a node takes, at the sizes dims (by symbol id) ---------------------------- */
+
+double op_bytes(const Node *n, int result, const int64_t *dims); /* of a result, as it is stored */
+double op_flops(const Node *n, const int64_t *dims); /* floating-point operations; loops whole */
+/* Time, in FLOPs of a large product: what waits for memory counts for that. */
+double op_time(const Node *n, const int64_t *dims);
+
 #endif

@@ -14,9 +14,10 @@
 typedef struct Cut Cut;
 
 Cut *cut_new(Arena *a, int n_nodes);
-void cut_weight(Cut *c, int node, int64_t weight); /* what it costs to have it in the set */
+void cut_weight(Cut *c, int node, int64_t weight); /* of having it in the set */
 void cut_edge(Cut *c, int from, int to);           /* one of the ways to cut */
-void cut_source(Cut *c, int node);                 /* ways begin here */
+void cut_source(Cut *c, int node, int64_t weight); /* ways begin here, unless that is paid */
+enum { CUT_NEVER = -1 };                           /* a weight that is not to be paid */
 void cut_sink(Cut *c, int node);                   /* and end here */
 /* Which nodes are in the set; of several cheapest sets the one nearest to the sink. */
 bool *cut_solve(Cut *c);
@@ -35,6 +36,8 @@ typedef struct {
     bool *needed;           /* by id in from's body: `to` slices the stack of this value */
     bool *saved;            /* by id: the value is stacked from now on */
     bool *again;            /* by id: it is computed again, for a needed value */
+    int first_number;       /* of Again: that of the first node of from's body */
+    bool *operand;          /* by id: of a product, looking through views */
     /* by id: the saved transpose from which the value is had by turning it back, or NULL */
     Node **turned;
 } KeepPlan;
@@ -42,7 +45,11 @@ typedef struct {
 typedef VEC(KeepPlan *) KeepPlans;
 
 /* The plan for a pair of loops; NULL when `to` slices nothing of `from`. */
-KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to);
+KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to,
+                    const KeepChoice *choice, int first_number);
+/* Costs no time to compute again, if no call reads it. */
+bool keep_is_light(const Node *n);
+bool keep_is_view(const Node *n); /* RESHAPE TRANSPOSE SLICE BROADCAST */
 /* The value of from's body that is sliced as input i of `to`, or NULL. */
 Node *keep_sliced(const KeepBridge *over, const Node *from, const Node *to, int i);
 
@@ -86,6 +93,6 @@ Node *rebuild_provenance(Node *made, const Node *n);
 /* ---- keep_nest.c ---------------------------------------------------------------------------- */
 
 /* The same for pairs of loops of which one stands in a loop and the other in a later one. */
-Graph *keep_nested(Context *cx, Graph *g);
+Graph *keep_nested(Context *cx, Graph *g, const KeepChoice *choice);
 
 #endif

@@ -47,13 +47,27 @@ Node *rebuild_provenance(Node *made, const Node *n)
 
 /* ---- first loops ---------------------------------------------------------------------------- */
 
+static Graph *copy_body(Context *cx, Graph *g, Graph *parent);
+
+/* As graph_copy_node, but a loop gets a body of its own. */
+static Node *copy_whole(Context *cx, Graph *to, const Node *n, Node *const *map)
+{
+    if (n->op != OP_LOOP)
+        return graph_copy_node(to, n, map);
+    Node with = *n;
+    with.attr.loop = NEW(cx->arena, Loop);
+    *with.attr.loop = *n->attr.loop;
+    with.attr.loop->body = copy_body(cx, n->attr.loop->body, to);
+    return graph_copy_node(to, &with, map);
+}
+
 /* A copy of a graph node by node: ids stay. */
 static Graph *copy_body(Context *cx, Graph *g, Graph *parent)
 {
     Graph *to = graph_new(g->program, g->name, parent);
     Node **copy = NEW_ARRAY(cx->scratch, Node *, g->nodes.len + 1);
     for (int i = 0; i < g->nodes.len; i++)
-        copy[i] = graph_copy_node(to, g->nodes.at[i], copy);
+        copy[i] = copy_whole(cx, to, g->nodes.at[i], copy);
     for (int i = 0; i < g->sinks.len; i++)
         ir_sink(to, g->sinks.at[i].kind, g->sinks.at[i].index, copy[g->sinks.at[i].node->id]);
     return to;
@@ -197,36 +211,57 @@ static Node *turn_back(Graph *g, const Node *transpose, Node *result)
     return ir_named(ir_transpose(g, result, back, transpose->span), transpose->in[0]->name);
 }
 
-/* Values of the first body as nodes of the new one. */
-static void compute_again(Rebuild *r, const KeepPlan *plan, Graph *body, Node *iter, Node **there)
+/* A second body that is being made. */
+typedef struct {
+    Rebuild *r;
+    const Node *n;
+    Graph *body;
+    Node *iter;
+    Node **copy; /* by id in the old body */
+} Second;
+
+/* A value of the first body as a node of the new one, made where it is first asked for: what is
+   computed again late does not lie in memory for long. */
+static Node *value_again(Second *x, int p, const Node *value)
 {
-    const Graph *first = plan->from->attr.loop->body;
-    for (int i = 0; i < first->nodes.len; i++) {
-        const Node *value = first->nodes.at[i];
-        if (!plan->needed[i] && !plan->again[i])
-            continue;
-        if (is_outside(plan, value))
-            there[i] = arg_of(r, plan, value);
-        else if (plan->turned[i])
-            there[i] = turn_back(body, plan->turned[i], arg_of(r, plan, plan->turned[i]));
-        else if (value->op == OP_ARG)
-            there[i] = iter;
-        else
-            there[i] = graph_copy_node(body, value, there);
+    const KeepPlan *plan = x->r->plans->at[p];
+    Node **there = x->r->there[p];
+    if (there[value->id])
+        return there[value->id];
+    if (is_outside(plan, value))
+        there[value->id] = arg_of(x->r, plan, value);
+    else if (plan->turned[value->id])
+        there[value->id] = turn_back(x->body, plan->turned[value->id],
+                                     arg_of(x->r, plan, plan->turned[value->id]));
+    else if (value->op == OP_ARG)
+        there[value->id] = x->iter;
+    else {
+        for (int i = 0; i < value->n_in; i++)
+            value_again(x, p, value->in[i]);
+        there[value->id] = copy_whole(x->r->cx, x->body, value, there);
     }
+    return there[value->id];
 }
 
-/* The node of the new body for argument i of the old one. */
-static Node *arg_again(Rebuild *r, const Node *n, int i)
+/* The node of the new body for one of the old. */
+static Node *old_again(Second *x, const Node *old)
 {
     Node *value;
-    const int p = plan_of_slice(r, n, i, &value);
-    if (p >= 0)
-        return r->there[p][value->id];
-    if (i < n->attr.loop->n_carry)
-        return r->args.at[i].arg;
-    const ArgKind kind = n->attr.loop->body->args.at[i]->attr.arg;
-    return r->args.at[find_arg(r, kind, r->copy[n->in[i]->id])].arg;
+    if (x->copy[old->id])
+        return x->copy[old->id];
+    if (old->op == OP_ARG) {
+        const int i = old->attr.index, p = plan_of_slice(x->r, x->n, i, &value);
+        const Node *outer = p < 0 ? x->r->copy[x->n->in[i]->id] : NULL;
+        x->copy[old->id] = p >= 0 ? value_again(x, p, value)
+                           : i < x->n->attr.loop->n_carry
+                               ? x->r->args.at[i].arg
+                               : x->r->args.at[find_arg(x->r, old->attr.arg, outer)].arg;
+        return x->copy[old->id];
+    }
+    for (int i = 0; i < old->n_in; i++)
+        old_again(x, old->in[i]);
+    x->copy[old->id] = graph_copy_node(x->body, old, x->copy);
+    return x->copy[old->id];
 }
 
 Node *rebuild_second(Rebuild *r, const Node *n, Loop *loop)
@@ -239,19 +274,14 @@ Node *rebuild_second(Rebuild *r, const Node *n, Loop *loop)
     const Node *old_iter = old->args.at[n->n_in];
     Node *iter = ir_arg(body, ARG_ITER, old_iter->type, old_iter->span);
     iter->name = old_iter->name;
-    for (int p = 0; p < r->plans->len; p++)
-        if (r->plans->at[p]->to == n)
-            compute_again(r, r->plans->at[p], body, iter, r->there[p]);
-    Node **copy = NEW_ARRAY(r->cx->scratch, Node *, old->nodes.len + 1);
-    for (int i = 0; i < n->n_in; i++)
-        copy[old->args.at[i]->id] = arg_again(r, n, i);
-    copy[old_iter->id] = iter;
+    Second x = { r, n, body, iter, NEW_ARRAY(r->cx->scratch, Node *, old->nodes.len + 1) };
+    x.copy[old_iter->id] = iter;
     const bool *live = graph_live(old);
     for (int i = 0; i < old->nodes.len; i++)
-        if (live[i] && !copy[i])
-            copy[i] = graph_copy_node(body, old->nodes.at[i], copy);
+        if (live[i] && old->nodes.at[i]->op != OP_ARG)
+            old_again(&x, old->nodes.at[i]);
     for (int i = 0; i < old->sinks.len; i++)
-        ir_sink(body, SINK_RESULT, old->sinks.at[i].index, copy[old->sinks.at[i].node->id]);
+        ir_sink(body, SINK_RESULT, old->sinks.at[i].index, old_again(&x, old->sinks.at[i].node));
     loop->body = body;
     return ir_loop(r->to, loop, n_in, in, n->span);
 }

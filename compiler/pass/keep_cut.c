@@ -39,9 +39,17 @@ static void add_edge(Cut *c, int from, int to, int64_t room)
     vec_push(c->arena, &c->out[to], back);
 }
 
-void cut_weight(Cut *c, int node, int64_t weight) { add_edge(c, 2 * node, 2 * node + 1, weight); }
+static int64_t room_of(int64_t weight) { return weight == CUT_NEVER ? unlimited : weight; }
+
+void cut_weight(Cut *c, int node, int64_t weight)
+{
+    add_edge(c, 2 * node, 2 * node + 1, room_of(weight));
+}
 void cut_edge(Cut *c, int from, int to) { add_edge(c, 2 * from + 1, 2 * to, unlimited); }
-void cut_source(Cut *c, int node) { add_edge(c, source_end(c), 2 * node, unlimited); }
+void cut_source(Cut *c, int node, int64_t weight)
+{
+    add_edge(c, source_end(c), 2 * node, room_of(weight));
+}
 void cut_sink(Cut *c, int node) { add_edge(c, 2 * node + 1, sink_end(c), unlimited); }
 
 /* A shortest way with room to the sink; edges by which its nodes are entered. False: none. */

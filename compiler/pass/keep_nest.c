@@ -99,14 +99,15 @@ static Node *carry_over(Rebuild *r, Node *value)
 
 /* ---- the two bodies -------------------------------------------------------------------------- */
 
-static void find_plans(Context *cx, const KeepBridge *pair, KeepPlans *plans)
+static void find_plans(Context *cx, const KeepBridge *pair, const KeepChoice *choice,
+                       KeepPlans *plans)
 {
     const Graph *a = pair->from->attr.loop->body, *b = pair->to->attr.loop->body;
     for (int j = 0; j < b->nodes.len; j++)
         for (int i = 0; b->nodes.at[j]->op == OP_LOOP && i < a->nodes.len; i++) {
             KeepPlan *plan = a->nodes.at[i]->op != OP_LOOP
                                  ? NULL
-                                 : keep_plan(cx, pair, a->nodes.at[i], b->nodes.at[j]);
+                                 : keep_plan(cx, pair, a->nodes.at[i], b->nodes.at[j], choice, 0);
             if (plan)
                 vec_push(cx->scratch, plans, plan);
         }
@@ -237,13 +238,13 @@ static Graph *replace_pair(Rebuild *r, const Nest *n, Graph *g)
     return to;
 }
 
-static Graph *keep_pair(Context *cx, Graph *g, Node *a, Node *b)
+static Graph *keep_pair(Context *cx, Graph *g, Node *a, Node *b, const KeepChoice *choice)
 {
     Nest n = { .pair = { a, b } };
     KeepPlans plans = { 0 };
     if (!dim_same(a->attr.loop->trip, b->attr.loop->trip))
         return g;
-    find_plans(cx, &n.pair, &plans);
+    find_plans(cx, &n.pair, choice, &plans);
     if (!plans.len)
         return g;
     n.la = NEW(cx->arena, Loop);
@@ -268,10 +269,10 @@ static Node *nth_loop(const Graph *g, int n)
     return NULL;
 }
 
-Graph *keep_nested(Context *cx, Graph *g)
+Graph *keep_nested(Context *cx, Graph *g, const KeepChoice *choice)
 {
     for (int b = 1; nth_loop(g, b); b++)
         for (int a = 0; a < b; a++)
-            g = keep_pair(cx, g, nth_loop(g, a), nth_loop(g, b));
+            g = keep_pair(cx, g, nth_loop(g, a), nth_loop(g, b), choice);
     return g;
 }

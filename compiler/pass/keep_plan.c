@@ -12,7 +12,10 @@
  * The idea: between the anchors and the needed values lie pointwise ops, views and draws, which
  * are computed again from whatever is kept before them. The kept values are a cheapest cut through
  * those, in bytes; a value that has no place in memory otherwise counts half as much again, since
- * it would be written only to be kept.
+ * it would be written only to be kept. With a price per byte there are no anchors but the carried
+ * values: a product, a reduction or an operand may be computed again too, for its time at that
+ * price, and the cut is the cheapest sum of both. A product and the bias or the products that are
+ * added to it are one call: it is kept or made again as a whole, so that it stays the same call.
  */
 #include "pass/keep.h"
 
@@ -21,6 +24,7 @@ typedef struct {
     const Node *from, *to;
     Graph *body; /* of from */
     KeepPlan *plan;
+    const KeepChoice *choice;
     int64_t *dims; /* training sizes by symbol id */
     int *depth;    /* by id: products on the longest way from an argument */
     bool *stored;  /* by id: has a place in memory in any case */
@@ -80,7 +84,7 @@ static bool is_sliced(const KeepBridge *over, const Node *to, const Node *n)
 
 /* ---- what kind of value --------------------------------------------------------------------- */
 
-static bool is_view(const Node *n)
+bool keep_is_view(const Node *n)
 {
     return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_SLICE
            || n->op == OP_BROADCAST;
@@ -93,7 +97,7 @@ static bool is_product(const Node *n)
 }
 
 /* Cheap enough to be computed again. */
-static bool is_light(const Node *n)
+bool keep_is_light(const Node *n)
 {
     const OpClass c = op_row(n->op)->class;
     return c == CLASS_POINT || c == CLASS_MOVE || c == CLASS_DRAW;
@@ -115,7 +119,7 @@ static bool is_free(const Work *w, const Node *n)
 
 static const Node *through_views(const Node *n)
 {
-    while (is_view(n))
+    while (keep_is_view(n))
         n = n->in[0];
     return n;
 }
@@ -126,7 +130,7 @@ static bool *find_given(const Work *w)
     bool *given = NEW_ARRAY(w->cx->scratch, bool, w->body->nodes.len + 1);
     for (int i = 0; i < w->body->nodes.len; i++) {
         const Node *n = w->body->nodes.at[i];
-        given[i] = is_free(w, n) || is_light(n);
+        given[i] = is_free(w, n) || keep_is_light(n);
         for (int k = 0; k < n->n_in; k++)
             given[i] &= given[n->in[k]->id];
     }
@@ -165,7 +169,7 @@ static void find_stored(Work *w)
         }
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
-        w->stored[i] |= (!is_light(n) && !is_row_sum(n)) || is_epilogue(n, given, uses)
+        w->stored[i] |= (!keep_is_light(n) && !is_row_sum(n)) || is_epilogue(n, given, uses)
                         || n->op == OP_BF16 || n->op == OP_F16;
         for (int k = 0; live[i] && k < n->n_in; k++) {
             const Node *root = through_views(n->in[k]);
@@ -183,52 +187,133 @@ static void find_stored(Work *w)
 /* Bytes of one iteration at the training sizes, as n lies in memory. */
 static int64_t bytes_of(const Work *w, const Node *n)
 {
-    const Type *t = n->type;
-    int64_t bytes = n->op == OP_BF16 || n->op == OP_F16 || n->op == OP_COPY16
-                        ? 2
-                        : dtype_bytes(t->dtype);
-    for (int k = 0; k < t->rank; k++) {
-        const int64_t size = dim_eval(t->dim[k], w->dims);
-        if (size < 0 || bytes > INT64_MAX / 64 / (size + 1))
-            return INT64_MAX / 64;
-        bytes *= size;
+    const double bytes = op_bytes(n, 0, w->dims);
+    return bytes < 1 ? 1 : bytes > (double)(INT64_MAX / 64) ? INT64_MAX / 64 : (int64_t)bytes;
+}
+
+/* ---- products that are one call with what is added ------------------------------------------- */
+
+static bool is_bias(const Node *n)
+{
+    return n->op == OP_BROADCAST && n->in[0]->type->rank == 1
+           && n->attr.axes[0] == n->type->rank - 1;
+}
+
+static bool is_sum_of_products(const Node *n)
+{
+    bool any = false, all = true;
+    while (n->op == OP_RESHAPE)
+        n = n->in[0];
+    for (int k = 0; n->op == OP_ADD && k < 2; k++) {
+        const bool product = is_sum_of_products(n->in[k]);
+        any |= product;
+        all &= product || is_bias(n->in[k]);
     }
-    return bytes > 0 ? bytes : 1;
+    return n->op == OP_MATMUL || (any && all);
+}
+
+/* Is n, or what it rounds, one call with the products that it reads? */
+static bool takes_products(const Node *n)
+{
+    return n->op == OP_BF16 || n->op == OP_F16 || (n->op == OP_ADD && is_sum_of_products(n));
+}
+
+/* By id: part of a call that goes on (PART), or read by such a call and by others (ALONE). */
+enum { PART = 1, ALONE = 2 };
+
+static char *find_parts(const Work *w)
+{
+    char *part = NEW_ARRAY(w->cx->scratch, char, w->body->nodes.len + 1);
+    const int *uses = graph_uses(w->body);
+    for (int i = 0; i < w->body->nodes.len; i++) {
+        const Node *n = w->body->nodes.at[i];
+        for (int k = 0; takes_products(n) && k < n->n_in; k++) {
+            if (!is_sum_of_products(n->in[k]))
+                continue;
+            bool alone = false;
+            const Node *at = n->in[k];
+            for (;; at = at->in[0]) {
+                alone |= uses[at->id] > 1;
+                part[at->id] |= alone ? ALONE : PART;
+                if (at->op != OP_RESHAPE)
+                    break;
+            }
+        }
+    }
+    return part;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------- */
+
+/* By id: bytes of the needed values that are views of it. */
+static int64_t *find_seen(const Work *w)
+{
+    int64_t *seen = NEW_ARRAY(w->cx->scratch, int64_t, w->body->nodes.len + 1);
+    for (int i = 0; i < w->body->nodes.len; i++)
+        if (w->plan->needed[i])
+            seen[through_views(w->body->nodes.at[i])->id] += bytes_of(w, w->body->nodes.at[i]);
+    return seen;
+}
+
+/* All that is needed stays; views are taken again, unless they show less than they keep. */
+static void keep_all(Work *w)
+{
+    const int64_t *seen = find_seen(w);
+    for (int i = 0; i < w->body->nodes.len; i++) {
+        const Node *n = w->body->nodes.at[i], *root = through_views(n);
+        if (!w->plan->needed[i] || is_free(w, root)
+            || (root->op == OP_ARG && root->attr.arg != ARG_CARRY))
+            continue;
+        w->plan->saved[seen[root->id] >= bytes_of(w, root) ? root->id : i] = true;
+    }
+}
 
 /* Needed operands of products stay, whole: the views of them are taken again. */
 static void keep_operands(Work *w)
 {
     Graph *g = w->body;
     const bool *given = find_given(w);
-    int64_t *seen = NEW_ARRAY(w->cx->scratch, int64_t, g->nodes.len + 1);
-    for (int i = 0; i < g->nodes.len; i++)
-        if (w->plan->needed[i]) {
-            const Node *root = through_views(g->nodes.at[i]);
-            seen[root->id] += bytes_of(w, g->nodes.at[i]);
-        }
+    const int64_t *seen = find_seen(w);
     for (int i = 0; i < g->nodes.len; i++)
         if (w->operand[i] && !given[i] && g->nodes.at[i]->op != OP_ARG
             && seen[i] >= bytes_of(w, g->nodes.at[i]))
             w->plan->saved[i] = true;
 }
 
+/* What it costs to compute n again, in the weights of the cut; CUT_NEVER: it is kept. */
+static int64_t again_weight(const Work *w, const Node *n, const char *part)
+{
+    const KeepChoice *c = w->choice;
+    const bool light = keep_is_light(n);
+    if (c->hold && c->hold[w->plan->first_number + n->id])
+        return CUT_NEVER;
+    if (c->rule != KEEP_PRICE)
+        return light ? 0 : CUT_NEVER;
+    if (n->op == OP_ARG || part[n->id] & ALONE)
+        return CUT_NEVER;
+    if (light && !(w->operand[n->id] && !keep_is_view(n)))
+        return 0;
+    const double weight = 2 * op_time(n, w->dims) / c->price;
+    return weight < (double)(INT64_MAX / 64) ? (int64_t)weight : CUT_NEVER;
+}
+
 static void cut_between(Work *w)
 {
     Graph *g = w->body;
     Cut *cut = cut_new(w->cx->scratch, g->nodes.len);
+    const char *part = find_parts(w);
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
         if (w->plan->needed[i])
             cut_sink(cut, i);
-        if (w->plan->saved[i] || is_free(w, n) || n->n_out > 1)
+        if (w->plan->saved[i] || is_free(w, n))
             continue;
-        cut_weight(cut, i, bytes_of(w, n) * (w->stored[i] ? 2 : 3));
-        if (!is_light(n))
-            cut_source(cut, i);
-        for (int k = 0; k < n->n_in && is_light(n); k++)
+        const int64_t again = again_weight(w, n, part);
+        const bool whole = n->n_out > 1 || (part[i] == PART && w->choice->rule == KEEP_PRICE);
+        cut_weight(cut, i, whole ? CUT_NEVER : bytes_of(w, n) * (w->stored[i] ? 2 : 3));
+        if (again != 0)
+            cut_source(cut, i, again);
+        for (int k = 0; k < n->n_in && again != CUT_NEVER; k++)
             cut_edge(cut, n->in[k]->id, i);
     }
     const bool *in_set = cut_solve(cut);
@@ -262,8 +347,8 @@ static void turn_saved(Work *w)
     Graph *g = w->body;
     for (int i = 0; i < g->nodes.len; i++) {
         const Node *n = g->nodes.at[i];
-        const bool rounded = (n->op == OP_BF16 || n->op == OP_F16) && !is_light(n->in[0]);
-        if (!w->plan->saved[i] || (is_light(n) && !rounded))
+        const bool rounded = (n->op == OP_BF16 || n->op == OP_F16) && !keep_is_light(n->in[0]);
+        if (!w->plan->saved[i] || (keep_is_light(n) && !rounded))
             continue;
         Node *turned = turned_operand(g, g->nodes.at[i]);
         if (!turned)
@@ -283,13 +368,32 @@ static void mark_again(Work *w)
         const Node *n = g->nodes.at[i];
         if (!(p->needed[i] || p->again[i]) || p->saved[i])
             continue;
+        if (n->op == OP_ARG && n->attr.arg == ARG_CARRY) {
+            p->saved[i] = true;
+            continue;
+        }
         p->again[i] = true;
         for (int k = 0; k < n->n_in && !p->turned[i]; k++)
             p->again[n->in[k]->id] = true;
     }
 }
 
-KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
+static void choose_kept(Work *w)
+{
+    switch (w->choice->rule) {
+    case KEEP_ALL: keep_all(w); break;
+    case KEEP_CARRY: return; /* mark_again finds the carried values */
+    case KEEP_CHEAP:
+        keep_operands(w);
+        cut_between(w);
+        break;
+    case KEEP_PRICE: cut_between(w); break;
+    }
+    turn_saved(w);
+}
+
+KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to,
+                    const KeepChoice *choice, int first_number)
 {
     Graph *body = from->attr.loop->body;
     const int n = body->nodes.len + 1;
@@ -297,6 +401,7 @@ KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
     *p = (KeepPlan){ .from = from,
                      .to = to,
                      .over = over,
+                     .first_number = first_number,
                      .needed = NEW_ARRAY(cx->scratch, bool, n),
                      .saved = NEW_ARRAY(cx->scratch, bool, n),
                      .again = NEW_ARRAY(cx->scratch, bool, n),
@@ -314,14 +419,14 @@ KeepPlan *keep_plan(Context *cx, const KeepBridge *over, Node *from, Node *to)
                to,
                body,
                p,
+               choice,
                program_training_dims(body->program),
                NEW_ARRAY(cx->scratch, int, n),
                NEW_ARRAY(cx->scratch, bool, n),
                NEW_ARRAY(cx->scratch, bool, n) };
     find_stored(&w);
-    keep_operands(&w);
-    cut_between(&w);
-    turn_saved(&w);
+    p->operand = w.operand;
+    choose_kept(&w);
     mark_again(&w);
     return p;
 }

@@ -251,6 +251,12 @@ void pass_plan(KernelProgram *kp, Routine *r, bool reuse);
 bool plan_lower(KernelProgram *kp, Routine *r, const bool *low, int64_t low_live);
 /* plan_share.c: the outputs take the places of an evaluation, if they are some of its steps. */
 void plan_share(KernelProgram *kp);
+/* effort.c: what one run of r takes at the training dims: floating-point operations, and time in
+   those of a large product. */
+typedef struct {
+    double flops, time;
+} Effort;
+Effort routine_effort(const KernelProgram *kp, const Routine *r);
 /* order.c: the step of that number, in loops too; NULL if there is none. */
 const Step *steps_find(const Steps *steps, int number);
 /* judge.c: NULL, or why the plan is wrong: two live buffers overlap, a read before any write. */

@@ -42,11 +42,31 @@ Graph *pass_grad(Graph *g);
    adjoint of SINK_RESULT k of g is d_out[k] (inputs that are appended to the program). */
 Graph *grad_of_results(Graph *g, Node *const *wrt, int n_wrt);
 
-/* keep.c: which forward values the backward pass of a loop keeps, and which it computes again:
-   a value is kept when the forward pass has to store it anyway (operand or result of a product,
-   a reduction, a carry, a gather); pointwise values and views are computed again from kept ones.
+/* keep.c: which forward values the backward pass of a loop keeps, and which it computes again.
    Stacks that nobody reads disappear. Runs after grad and simplify. */
-Graph *pass_keep(Graph *g);
+typedef enum {
+    KEEP_CHEAP, /* what costs no time is computed again: pointwise values, views, draws */
+    KEEP_ALL,   /* nothing is, but for views */
+    KEEP_CARRY, /* all is, from the carried values */
+    KEEP_PRICE, /* what costs less than price per byte that it saves */
+} KeepRule;
+typedef struct {
+    KeepRule rule;
+    double price;     /* of a byte, in FLOPs of a product */
+    const bool *hold; /* values that are kept all the same, by the number below; or NULL */
+} KeepChoice;
+/* What is computed again. */
+typedef struct {
+    int number;        /* the same for every choice */
+    const Node *value; /* in the body of the loop that makes it */
+    const char *name;  /* its own, or of its first result; or NULL */
+    const Dim *trip;   /* iterations of that loop */
+    bool wanted;       /* the backward pass reads it; else it is on the way to such a value */
+    bool light;        /* costs no time: part of a kernel that would be there without it */
+} Again;
+typedef VEC(Again) AgainList;
+/* again: what is computed again in loops of this graph; NULL: nobody asks. */
+Graph *pass_keep(Graph *g, const KeepChoice *choice, AgainList *again);
 
 /* chunk.c: the largest product that the loss follows from row by row, and all that follows from
    it, in a loop over parts of that many rows, so that only one part of the logits exists. The

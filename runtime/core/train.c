@@ -218,6 +218,8 @@ static bool print_header(const Train *t)
     printf("%s: %td parameters (%td decayed), %s, compiled by gradcc from %s\n", m->name,
            rt_params_count(m, false), decayed, rt_precision(m), m->source);
     print_compute(t);
+    if (m->recompute)
+        printf("again    %s\n", m->recompute);
     rt_params_print(m, stdout);
     int64_t left;
     const int64_t validates = rt_run_validates(m, t->o, t->data, &left);

@@ -259,7 +259,8 @@ static Graph *through_passes(Graph *g, bool train, bool expand_all)
     if (train)
         g = pass_grad(g);
     g = pass_simplify(g);
-    g = pass_keep(g);
+    const KeepChoice cheap = { .rule = KEEP_CHEAP };
+    g = pass_keep(g, &cheap, NULL);
     g = pass_expand(g, expand_all);
     return pass_simplify(g);
 }

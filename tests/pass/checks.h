@@ -112,16 +112,30 @@ static void check_same(Case *c, Graph *g, Graph *other, const char *name, const 
            g->sinks.len == other->sinks.len ? difference(a, b, g->sinks.len) : INFINITY, 1e-11);
 }
 
+static Graph *keep(Graph *g, KeepRule rule)
+{
+    const KeepChoice choice = { .rule = rule, .price = 1e3 };
+    return pass_keep(g, &choice, NULL);
+}
+
+static void check_keep(Case *c, Graph *g, const char *name, const char *order, const char *what)
+{
+    static const char *const rules[] = { "cheap", "all", "carry", "price" };
+    char label[96];
+    for (int rule = KEEP_CHEAP; rule <= KEEP_PRICE; rule++) {
+        snprintf(label, sizeof label, "%s kept (%s)%s", order, rules[rule], what);
+        check_same(c, g, keep(g, (KeepRule)rule), name, label);
+    }
+}
+
 static void check_passes(Case *c, Graph *g, const char *name, const char *order)
 {
     char label[64];
     Graph *simple = pass_simplify(g);
     snprintf(label, sizeof label, "%s simplified", order);
     check_same(c, g, simple, name, label);
-    snprintf(label, sizeof label, "%s kept", order);
-    check_same(c, g, pass_keep(simple), name, label);
-    snprintf(label, sizeof label, "%s kept, not simplified", order);
-    check_same(c, g, pass_keep(g), name, label);
+    check_keep(c, simple, name, order, "");
+    check_keep(c, g, name, order, ", not simplified");
     snprintf(label, sizeof label, "%s expanded", order);
     check_same(c, g, pass_simplify(pass_expand(simple, true)), name, label);
 }
@@ -131,7 +145,7 @@ static void check_case(Case *c, const char *name)
     check_passes(c, c->g, name, "value");
     Graph *first = check_gradient(c, c->g, name, "gradient", 1e-6);
     check_passes(c, first, name, "gradient");
-    Graph *lean = pass_keep(pass_simplify(first));
+    Graph *lean = keep(pass_simplify(first), KEEP_CHEAP);
     Graph *second = check_gradient(c, first, name, "gradient of gradient", 1e-5);
     check_passes(c, second, name, "gradient of gradient");
     check_gradient(c, lean, name, "gradient of the kept gradient", 1e-5);
