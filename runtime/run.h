@@ -131,6 +131,9 @@ typedef struct {        /* a state: in checkpoints NAME.PARAMETER, real type */
     const char *name;   /* "m", "v" */
     void *at;           /* NULL: not allocated */
     RtStateShape shape; /* NULL: flat, one value per element at the parameters' own places */
+    /* NULL: in the file of the optimizer. Else in one of its own, with the parameters' names, so
+       that it can stand for them; a checkpoint may have none: then .at becomes NULL at loading */
+    const char *file;
 } RtStateTensor;
 /* With a shape, what is kept lies one behind the other, by row of the parameter table, then by
    repetition. Elements in all, and the first of a repetition. */
@@ -191,7 +194,12 @@ double rt_piece_decay(RtPiece q, const RtTrain *t); /* its weight decay */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 /* The states that the optimizer keeps, not allocated; how many. */
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);
-double rt_hyper(const RtTrain *t, const char *name);      /* 0 = it has no such number */
+double rt_hyper(const RtTrain *t, const char *name); /* 0 = it has no such number */
+double rt_ema_decay(double ema, int64_t t);          /* after t applied updates, optim/ema.c */
+void rt_ema_start(RtRun *run);                       /* as the parameters are */
+void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q); /* one step of the average */
+void rt_ema_follow(const RtRun *run, const RtStep *s);           /* the same, of all */
+void rt_ema_swap(RtRun *run); /* the average takes the parameters' place, or they theirs again */
 double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to come */
 const char *rt_schedule_name(const RtTrain *t);           /* "cosine", or the formula */
 void rt_schedule_settle(RtTrain *t); /* its settings one by one: what is wrong ends the program */
@@ -220,6 +228,7 @@ typedef struct {
     const char *resume;          /* "none", "auto" or a path */
     bool dry_run, force;         /* tell and stop; start whatever memory says */
     const char *checkpoint;      /* eval, generate: NULL = newest of the run */
+    bool average;                /* the same: the average of the weights instead of them */
     const char *prompt;          /* generate, with the next two lines */
     int64_t tokens, top_k;
     double temperature;
@@ -285,7 +294,7 @@ typedef struct {                 /* means of all slots over a data set or update
 } RtMeans;
 
 typedef struct { /* bytes */
-    double params, copy, gradients, state, arena, inputs, outputs, total;
+    double params, copy, gradients, state, average, arena, inputs, outputs, total;
 } RtMemory;
 
 struct RtState {
@@ -293,6 +302,8 @@ struct RtState {
     RtData *data; /* NULL: none is used */
     int n_states; /* of the optimizer */
     RtStateTensor states[RT_MAX_STATES];
+    void *ema;          /* the average of the weights, flat; NULL: none is kept */
+    bool ema_moved;     /* by the update of this step */
     RtPiece *pieces;    /* what updates go through */
     double *piece_sums; /* of squares, one per piece */
     int n_pieces;
@@ -364,11 +375,12 @@ RtLog rt_log_open(const RtModel *m, const RtOptions *o, const char *dir, int64_t
 void rt_log_begin(RtLog *log); /* log stays where it is from here on */
 /* The first record of a process; checkpoint: what it goes on from, NULL = a fresh run. */
 void rt_log_record_start(RtLog *log, int64_t step, const char *checkpoint);
-/* A step and a validation that are done: a line where one is due, a record. */
+/* A step and a validation that are done: a line where one is due, a record. average: with the
+   average of the weights, NULL = there is none. */
 void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *means,
                  double seconds);
-void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
-                       bool best);
+void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, const RtMeans *average,
+                       double seconds, bool best);
 /* A line of its own, for people only. */
 __attribute__((format(printf, 2, 3))) void rt_log_say(RtLog *log, const char *fmt, ...);
 void rt_log_close(RtLog *log);

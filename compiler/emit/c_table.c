@@ -372,6 +372,8 @@ static void write_train(Emitter *e)
              t->nesterov ? "true" : "false");
     write_hypers(e);
     c_schedule_rows(e);
+    if (t->ema > 0)
+        text_add(o, "        .ema = %s,\n", emit_number(e, t->ema));
     text_add(o, "        .clip = %s, .steps = %lld, .eval_every = %lld, .save_every = %lld,\n",
              emit_number(e, t->clip), (long long)t->steps, (long long)t->eval_every,
              (long long)t->save_every);

@@ -30,6 +30,9 @@ static const char *update_names(Emitter *e, const TrainSettings *train)
     text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
     if (train->updates.len)
         text_put(&t, "Groups of parameters have their own factor of lr, and decay. ");
+    if (train->ema > 0)
+        text_put(&t, "The average of the weights follows each update: e = d e + (1 - d) p, where d "
+                     "grows to .ema. ");
     text_put(&t, c_schedule_prose(e));
     return t.at;
 }

@@ -1,9 +1,10 @@
 /* checkpoint.c -- saving a checkpoint so that a run is never lost.
  *
- * In: parameters, optimizer state, counters. Out: DIR/step-00001000/ with model.safetensors,
- * optimizer.safetensors and manifest.json. The one idea: a checkpoint is written under another
- * name, synced, and renamed when it is complete, so a directory named step-N is whole whenever the
- * program or the machine stops. A failure is a warning: training goes on.
+ * In: parameters, optimizer state, their average, counters. Out: DIR/step-00001000/ with
+ * model.safetensors, optimizer.safetensors, ema.safetensors and manifest.json. The one idea: a
+ * checkpoint is written under another name, synced, and renamed when it is complete, so a directory
+ * named step-N is whole whenever the program or the machine stops. A failure is a warning: training
+ * goes on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ typedef struct {
     const char *dir;
     const RtModel *m;
     const RtCheckpoint *c;
-    CkList params, state;
+    CkList params, state, average;
     CkText metadata, manifest;
     const char *at; /* what failed, for the message */
     bool named;     /* the checkpoint has its name */
@@ -56,9 +57,9 @@ typedef struct {
 static int save_files(Save *s, const char *tmp)
 {
     CkManifest manifest = { .c = *s->c };
-    const CkList *lists[] = { &s->params, &s->state };
-    const char *const names[] = { CK_MODEL_FILE, CK_STATE_FILE };
-    for (int i = 0; i < 2; i++) {
+    const CkList *lists[] = { &s->params, &s->state, &s->average };
+    const char *const names[] = { CK_MODEL_FILE, CK_STATE_FILE, CK_AVERAGE_FILE };
+    for (int i = 0; i < 3; i++) {
         if (lists[i]->n == 0)
             continue;
         CkFile *file = &manifest.file[manifest.n_files++];
@@ -168,14 +169,16 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
         rt_warn("%s: no checkpoint was saved: the directory cannot be made: %s; training goes on",
                 dir, strerror(errno));
     else if (s.metadata.failed || !ck_list_params(&s.params, m, (void *)(uintptr_t)p)
-             || !ck_list_state(&s.state, m, state, n_state))
+             || !ck_list_state(&s.state, m, state, n_state)
+             || !ck_list_average(&s.average, m, state, n_state))
         rt_warn("%s: no checkpoint was saved: out of memory; training goes on", dir);
-    else if (save_has_room(dir, st_size(&s.params) + st_size(&s.state)))
+    else if (save_has_room(dir, st_size(&s.params) + st_size(&s.state) + st_size(&s.average)))
         failed = save_run(&s);
     if (!failed)
         save_retain(dir, c->step, keep);
     ck_list_free(&s.params);
     ck_list_free(&s.state);
+    ck_list_free(&s.average);
     rt_free(s.metadata.at);
     rt_free(s.manifest.at);
     return failed;

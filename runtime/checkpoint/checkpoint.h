@@ -48,6 +48,7 @@ typedef struct {
 
 #define CK_MODEL_FILE    "model.safetensors"
 #define CK_STATE_FILE    "optimizer.safetensors"
+#define CK_AVERAGE_FILE  "ema.safetensors"
 #define CK_MANIFEST_FILE "manifest.json"
 
 typedef struct {
@@ -72,6 +73,8 @@ int ck_remove_directory(const char *path);  /* with its files; 0, or -1 with err
    state. false: no memory. */
 bool ck_list_params(CkList *list, const RtModel *m, void *p);
 bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state);
+/* The one with a file of its own, if there is one; else the list is empty. */
+bool ck_list_average(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state);
 void ck_list_free(CkList *list);
 
 /* ---- safetensors.c --------------------------------------------------------------------------- */

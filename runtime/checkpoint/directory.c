@@ -226,6 +226,15 @@ bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, i
 {
     bool good = list_begin(list, m, n_state);
     for (int i = 0; i < n_state; i++)
-        good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i]);
+        if (!state[i].file)
+            good = good && list_add(list, m, ck_path("%s.", state[i].name).text, state[i]);
     return list_end(list, good);
+}
+
+bool ck_list_average(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state)
+{
+    for (int i = 0; i < n_state; i++)
+        if (state[i].file)
+            return ck_list_params(list, m, state[i].at);
+    return true;
 }

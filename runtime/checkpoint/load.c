@@ -11,13 +11,17 @@
 
 enum { LISTED = 12 }; /* names shown of each kind of difference */
 
+typedef enum { PARAMS, STATE, AVERAGE, PARTS } Part; /* of a checkpoint: a file each */
+static const char *const part_name[] = { CK_MODEL_FILE, CK_STATE_FILE, CK_AVERAGE_FILE };
+
 typedef struct {
     const char *dir;
     const RtModel *m;
     CkManifest manifest;
-    CkList want[2]; /* parameters; optimizer state */
-    StFile file[2];
-    int n, matched; /* files to read: 1 without the state; those compared with the model */
+    CkList want[PARTS];
+    CkPath path[PARTS];
+    StFile file[PARTS];
+    bool read[PARTS], matched[PARTS]; /* is it read; compared with the model? */
 } Load;
 
 /* ---- differences ----------------------------------------------------------------------------- */
@@ -114,8 +118,9 @@ static bool match_all(Load *l, CkProblem *problem)
     Differences kinds[3] = { { .title = "the model has, the checkpoint has not" },
                              { .title = "the checkpoint has, the model has not" },
                              { .title = "changed" } };
-    for (int i = 0; i < l->n && i < l->matched; i++)
-        match_file(&l->file[i], &l->want[i], kinds);
+    for (int i = 0; i < PARTS; i++)
+        if (l->read[i] && l->matched[i])
+            match_file(&l->file[i], &l->want[i], kinds);
     size_t n = other_model_text(l, problem);
     bool good = true;
     for (int i = 0; i < 3; i++) {
@@ -134,7 +139,7 @@ static bool match_all(Load *l, CkProblem *problem)
 static bool read_file(Load *l, int i, CkProblem *problem)
 {
     char hash[CK_HASH_TEXT];
-    const CkFile *file = manifest_file(&l->manifest, i ? CK_STATE_FILE : CK_MODEL_FILE);
+    const CkFile *file = manifest_file(&l->manifest, part_name[i]);
     if (!st_read(&l->file[i], hash, problem))
         return false;
     return strcmp(hash, file->hash) == 0
@@ -142,37 +147,40 @@ static bool read_file(Load *l, int i, CkProblem *problem)
                        l->file[i].path, hash, file->hash);
 }
 
-static bool open_file(Load *l, int i, const char *path, CkProblem *problem)
+static bool open_file(Load *l, int i, CkProblem *problem)
 {
-    const char *name = i ? CK_STATE_FILE : CK_MODEL_FILE;
+    const char *name = part_name[i];
     const CkFile *file = manifest_file(&l->manifest, name);
     if (!file)
         return ck_wrong(problem, "%s: the manifest does not list %s", l->dir, name);
     l->file[i] = (StFile){ .fd = -1 };
-    if (!st_open(&l->file[i], path, problem))
+    if (!st_open(&l->file[i], l->path[i].text, problem))
         return false;
     return l->file[i].bytes == file->bytes
-           || ck_wrong(problem, "%s: has %llu bytes, the manifest says %llu", path,
+           || ck_wrong(problem, "%s: has %llu bytes, the manifest says %llu", l->path[i].text,
                        (unsigned long long)l->file[i].bytes, (unsigned long long)file->bytes);
 }
 
 /* All files of one directory; false: damaged. A whole one of another model ends the program. */
 static bool load_files(Load *l, CkProblem *problem)
 {
-    const CkPath path[2] = { ck_path("%s/%s", l->dir, CK_MODEL_FILE),
-                             ck_path("%s/%s", l->dir, CK_STATE_FILE) };
     CkProblem differences;
     const CkPath manifest = ck_path("%s/%s", l->dir, CK_MANIFEST_FILE);
     bool good = manifest_read(manifest.text, &l->manifest, problem);
-    if (good && l->matched < l->n && l->n == 2 && !manifest_file(&l->manifest, CK_STATE_FILE))
-        l->n = 1;
-    for (int i = 0; i < l->n && good; i++)
-        good = open_file(l, i, path[i].text, problem);
+    if (good && !l->matched[STATE] && !manifest_file(&l->manifest, CK_STATE_FILE))
+        l->read[STATE] = false;
+    if (good && !manifest_file(&l->manifest, CK_AVERAGE_FILE))
+        l->read[AVERAGE] = false;
+    for (int i = 0; i < PARTS; i++)
+        l->path[i] = ck_path("%s/%s", l->dir, part_name[i]);
+    for (int i = 0; i < PARTS && good; i++)
+        good = !l->read[i] || open_file(l, i, problem);
     const bool same = good && match_all(l, &differences);
-    for (int i = 0; i < l->n && good; i++)
-        good = read_file(l, i, problem);
-    for (int i = 0; i < l->n; i++)
-        st_close(&l->file[i]);
+    for (int i = 0; i < PARTS && good; i++)
+        good = !l->read[i] || read_file(l, i, problem);
+    for (int i = 0; i < PARTS; i++)
+        if (l->read[i])
+            st_close(&l->file[i]);
     if (good && !same)
         rt_fail(RT_EXIT_FAIL, "%s", differences.text);
     return good;
@@ -183,27 +191,41 @@ typedef struct {
     void *p; /* NULL: nothing is kept, the files are read for names, shapes and hashes */
     RtStateTensor *state;
     int n_state;
-    int n_files; /* besides the manifest: 0, 1 parameters, 2 state too */
+    int n_files; /* besides the manifest: 0, 1 parameters, 2 state and average too */
 } Wanted;
 
 static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, CkProblem *problem)
 {
-    Load l = { .dir = dir, .m = w->m, .n = w->n_files };
-    l.file[0].fd = l.file[1].fd = -1;
-    l.matched = w->p ? w->n_files : 1;
-    if (!ck_list_params(&l.want[0], w->m, w->p)
-        || (w->p && !ck_list_state(&l.want[1], w->m, w->state, w->n_state)))
+    Load l = { .dir = dir, .m = w->m };
+    int states = 0, average = -1;
+    for (int i = 0; i < w->n_state; i++)
+        if (w->state[i].file)
+            average = i;
+        else
+            states++;
+    for (int i = 0; i < PARTS; i++) {
+        const bool kept = i == PARAMS ? true : i == STATE ? states > 0 : average >= 0;
+        l.file[i].fd = -1;
+        l.read[i] = w->p ? kept : w->n_files > (i == PARAMS ? 0 : 1);
+        l.matched[i] = i != STATE || w->p;
+    }
+    if (!ck_list_params(&l.want[PARAMS], w->m, w->p)
+        || !ck_list_params(&l.want[AVERAGE], w->m, average < 0 ? NULL : w->state[average].at)
+        || (w->p && !ck_list_state(&l.want[STATE], w->m, w->state, w->n_state)))
         rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");
     const bool good = load_files(&l, problem);
-    ck_list_free(&l.want[0]);
-    ck_list_free(&l.want[1]);
+    for (int i = 0; i < PARTS; i++)
+        ck_list_free(&l.want[i]);
     if (good) {
         *c = l.manifest.c;
     } else {
         rt_free((void *)(uintptr_t)l.manifest.c.vocab);
         rt_free((void *)(uintptr_t)l.manifest.c.config);
     }
-    if (good && w->state && l.manifest.source_crc != w->m->source_crc)
+    const bool trains = w->state && (average < 0 || w->state[average].at != w->p);
+    if (good && average >= 0 && !l.read[AVERAGE])
+        w->state[average].at = NULL;
+    if (good && trains && l.manifest.source_crc != w->m->source_crc)
         rt_warn("%s: saved by another version of the program: %s of %s had crc32 %08x, this is %s "
                 "of %s with %08x",
                 dir, l.manifest.model, l.manifest.source, l.manifest.source_crc, w->m->name,
@@ -251,7 +273,7 @@ static const char *load_newest(const char *path, const Wanted *w, RtCheckpoint *
 const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtStateTensor *state,
                                int n_state, RtCheckpoint *c)
 {
-    const Wanted w = { m, p, state, n_state, state && n_state > 0 ? 2 : 1 };
+    const Wanted w = { m, p, state, state ? n_state : 0, 0 };
     return load_newest(path, &w, c);
 }
 

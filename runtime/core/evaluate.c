@@ -22,8 +22,8 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
     (void)rt_run_load(run, dir, false, &c);
     const double start = rt_now();
     const RtMeans means = rt_run_evaluate(run, RT_SPLIT_VAL);
-    printf("%s: step %lld, %.0f validation samples in %.2f s\n", dir, (long long)c.step,
-           means.samples, rt_now() - start);
+    printf("%s: step %lld%s, %.0f validation samples in %.2f s\n", dir, (long long)c.step,
+           o->average ? ", the average of the weights" : "", means.samples, rt_now() - start);
     if (left > 0)
         printf("%lld tokens at the end of files are left out: they are fewer than the model's "
                "window takes\n",

@@ -275,8 +275,8 @@ void rt_log_step(RtLog *log, const RtRun *run, const RtStep *s, const RtMeans *m
     print_line(log, text, log->live && !first && !last);
 }
 
-void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, double seconds,
-                       bool best)
+void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, const RtMeans *average,
+                       double seconds, bool best)
 {
     const RtModel *m = run->model;
     char line[LINE], name[RT_NAME_TEXT];
@@ -285,6 +285,12 @@ void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, doubl
     for (int i = 0; i < m->n_metrics; i++) {
         snprintf(name, sizeof name, "val/%s", m->metrics[i].name);
         at = json_number(line, at, name, means->metric[i]);
+    }
+    if (average)
+        at = json_number(line, at, "val/ema_loss", average->loss);
+    for (int i = 0; average && i < m->n_metrics; i++) {
+        snprintf(name, sizeof name, "val/ema_%s", m->metrics[i].name);
+        at = json_number(line, at, name, average->metric[i]);
     }
     at = json_number(line, at, "val/seconds", seconds);
     write_record(log, line, at);
@@ -296,6 +302,8 @@ void rt_log_validation(RtLog *log, const RtRun *run, const RtMeans *means, doubl
     for (int i = 0; i < m->n_metrics && at + 200 < LINE; i++)
         at += (size_t)snprintf(text + at, LINE - at, "  %.100s %.4g", m->metrics[i].name,
                                means->metric[i]);
+    if (average)
+        at += (size_t)snprintf(text + at, LINE - at, "  ema %s", loss_text(average->loss, loss));
     rt_log_say(log, "%s%s", text, best ? "  (best)" : "");
 }
 

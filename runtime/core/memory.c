@@ -17,8 +17,8 @@ static const char *parts_text(const RtMemory *need, Parts *text)
         double bytes;
     } parts[] = { { "parameters", need->params },  { "16-bit copy", need->copy },
                   { "gradient", need->gradients }, { "optimizer", need->state },
-                  { "arena", need->arena },        { "batch", need->inputs },
-                  { "outputs", need->outputs } };
+                  { "average", need->average },    { "arena", need->arena },
+                  { "batch", need->inputs },       { "outputs", need->outputs } };
     char bytes[RT_BYTES_TEXT];
     size_t n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -56,6 +56,10 @@ static const RtOption fixed_rows[] = {
   "decay of the parameters marked so", true },
 { "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
   "largest global norm of the gradient", true },
+{ "ema",          RT_OPT_REAL, AT(train.ema),          TRAIN,      0,        0x1.fffffep-1, "X",
+  "average of the weights, e = X e + (1 - X) p; 0 = none is kept", true },
+{ "ema",          RT_OPT_FLAG, AT(average),            EVAL|GEN,   0,        0,        NULL,
+  "with the average of the weights instead of them", false },
 { "loss-scale",   RT_OPT_REAL, AT(loss_scale),         TRAIN,      0,        0x1p120,  "X",
   "factor of the loss at the start, so that gradients fit fp16; 0 = none", true },
 { "scale-interval", RT_OPT_INT, AT(scale_interval),    TRAIN,      1,        NO_LIMIT, "N",
@@ -457,6 +461,17 @@ static void parse_word(RtOptions *o, const char *word)
             near ? near : "");
 }
 
+/* The row of this command's option, or of another's if it has none; -1: no command knows it. */
+static int option_of(const RtModel *m, const RtOptions *o, const char *name)
+{
+    for (int i = 0; i < rt_option_count(m); i++) {
+        const RtOption row = rt_option_at(m, i);
+        if (strcmp(row.name, name) == 0 && (row.commands & (int)o->command))
+            return i;
+    }
+    return rt_option_index(m, name);
+}
+
 /* One option at argv[i]; the number of arguments it took. */
 static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **argv)
 {
@@ -475,7 +490,7 @@ static int parse_option(const RtModel *m, RtOptions *o, int i, int argc, char **
     const char *equals = strchr(text, '=');
     const size_t n = equals ? (size_t)(equals - text - 2) : strlen(text + 2);
     snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, text + 2);
-    const int row = rt_option_index(m, name);
+    const int row = option_of(m, o, name);
     if (row < 0)
         fail_unknown(m, o, name);
     const RtOption read = rt_option_at(m, row), *const option = &read;

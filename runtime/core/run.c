@@ -76,6 +76,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
         const int n = rt_optim_states(&o->train, states);
         for (int i = 0; i < n; i++)
             at.state += (double)state_bytes(m, &states[i]);
+        at.average = o->train.ema > 0 ? flat : 0;
     }
     at.arena = (double)arena_bytes(m, o->dims, use);
     for (int i = 0; i < m->n_inputs; i++)
@@ -83,7 +84,8 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
                      * (double)input_bytes(m, i);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         at.outputs += (double)output_bytes(m, o->dims, i);
-    at.total = at.params + at.copy + at.gradients + at.state + at.arena + at.inputs + at.outputs;
+    at.total = at.params + at.copy + at.gradients + at.state + at.average + at.arena + at.inputs
+               + at.outputs;
     return at;
 }
 
@@ -108,6 +110,8 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
         state->n_states = rt_optim_states(&o->train, state->states);
         for (int i = 0; i < state->n_states; i++)
             state->states[i].at = rt_alloc(state_bytes(m, &state->states[i]), "the optimizer");
+        if (o->train.ema > 0)
+            state->ema = rt_alloc(flat, "the average of the weights");
         state->pieces = rt_optim_pieces(m, &state->n_pieces);
         state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
                                      "the sums of the norm");
@@ -138,6 +142,7 @@ void rt_run_free(RtRun *run)
     rt_free(state->piece_sums);
     for (int i = 0; i < state->n_states; i++)
         rt_free(state->states[i].at);
+    rt_free(state->ema);
     rt_free(run->arena);
     rt_free(run->d_p);
     rt_free(run->p16);
@@ -207,6 +212,9 @@ void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already 
 void rt_end_step(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
+    if (s->finite && state->ema && !state->ema_moved)
+        rt_ema_follow(run, s);
+    state->ema_moved = false;
     if (!s->finite && !rt_scale_skips(state)) /* the caller sees the same step, and stops */
         return;
     rt_scale_advance(state, s->finite);
@@ -362,9 +370,21 @@ void rt_run_forward(RtRun *run)
 
 /* ---- save and load -------------------------------------------------------------------------- */
 
+/* All that is saved beside the parameters; how many. */
+static int state_tensors(const RtState *state, RtStateTensor tensor[RT_MAX_STATES + 1])
+{
+    memcpy(tensor, state->states, sizeof state->states);
+    if (!state->ema)
+        return state->n_states;
+    tensor[state->n_states] = (RtStateTensor){ .name = "ema", .at = state->ema, .file = "ema" };
+    return state->n_states + 1;
+}
+
 int rt_run_save(RtRun *run, const char *dir)
 {
     const RtState *state = run->state;
+    RtStateTensor tensor[RT_MAX_STATES + 1];
+    const int n = state_tensors(state, tensor);
     char *config = rt_config_text(run->model, state->opt);
     const RtCheckpoint c = {
         .step = state->step,
@@ -381,8 +401,8 @@ int rt_run_save(RtRun *run, const char *dir)
         .tracker = state->tracker,
         .stuck = state->stuck,
     };
-    const int failed = rt_checkpoint_save(dir, run->model, run->p, state->states, state->n_states,
-                                          &c, state->opt->train.keep);
+    const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, n, &c,
+                                          state->opt->train.keep);
     rt_free(config);
     return failed;
 }
@@ -404,10 +424,21 @@ const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheck
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)
 {
     RtState *state = run->state;
-    const char *dir = keep_texts(rt_checkpoint_load(path, run->model, run->p,
-                                                    with_state ? state->states : NULL,
-                                                    with_state ? state->n_states : 0, c),
-                                 c);
+    RtStateTensor tensor[RT_MAX_STATES + 1] = { { .name = "ema", .at = run->p, .file = "ema" } };
+    const bool average = !with_state && state->opt->average; /* it is read over the parameters */
+    const int n = with_state ? state_tensors(state, tensor) : average;
+    const char *dir = keep_texts(
+        rt_checkpoint_load(path, run->model, run->p, with_state || average ? tensor : NULL, n, c),
+        c);
+    if (dir && average && !tensor[0].at)
+        rt_fail(RT_EXIT_FAIL,
+                "%s: has no average of the weights\nhint: training keeps one with --ema 0.999, or "
+                "ema = 0.999 in the train block",
+                dir);
+    if (dir && state->ema && !tensor[n - 1].at) {
+        rt_ema_start(run);
+        printf("note     the checkpoint has no average of the weights: it begins with them\n");
+    }
     if (dir) {
         rt_params_copy(run);
         state->step = c->step;

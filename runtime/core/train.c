@@ -160,6 +160,8 @@ static void print_settings(const Train *t)
     printf("%s, decay %g", s->nesterov ? ", nesterov" : "", s->weight_decay);
     if (s->clip > 0)
         printf(", clip %g", s->clip);
+    if (s->ema > 0)
+        printf(", average of the weights %g", s->ema);
     printf("\n");
     rt_schedule_print(s, stdout);
     printf("run      %lld steps, seed %llu, %lld thread%s, %s", (long long)s->steps,
@@ -301,7 +303,14 @@ static void validate(Train *t)
     }
     t->validated = state->step;
     t->val_loss = means.loss;
-    rt_log_validation(&t->log, t->run, &means, rt_now() - start, best);
+    if (!state->ema) {
+        rt_log_validation(&t->log, t->run, &means, NULL, rt_now() - start, best);
+        return;
+    }
+    rt_ema_swap(t->run);
+    const RtMeans average = rt_run_evaluate(t->run, RT_SPLIT_VAL);
+    rt_ema_swap(t->run);
+    rt_log_validation(&t->log, t->run, &means, &average, rt_now() - start, best);
 }
 
 static void save(Train *t)
@@ -519,6 +528,7 @@ static void prepare(Train *t)
         rt_params_init(m, o->train.seed, t->run->p);
         rt_data_fit(t->data, m, t->run->p);
         rt_params_copy(t->run);
+        rt_ema_start(t->run);
     }
     if (t->dir) {
         make_directories(t->dir);

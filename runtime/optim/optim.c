@@ -309,8 +309,12 @@ static void update_all(RtRun *run, const RtStep *s, bool decoupled)
         .decoupled = decoupled,
     };
 #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
-    for (int i = 0; i < run->state->n_pieces; i++)
+    for (int i = 0; i < run->state->n_pieces; i++) {
         update_piece(run, run->state->pieces[i], u);
+        if (run->state->ema)
+            rt_ema_piece(run, s, run->state->pieces[i]);
+    }
+    run->state->ema_moved = true;
 }
 
 void rt_update_sgd(RtRun *run, RtStep *s) { update_all(run, s, false); }

@@ -245,7 +245,7 @@ static void records_are_json(void **unused)
     dup2(null, STDOUT_FILENO);
     rt_log_step(&log, run, &s, &means, 0.5);
     means.loss = -INFINITY;
-    rt_log_validation(&log, run, &means, 0.125, true);
+    rt_log_validation(&log, run, &means, NULL, 0.125, true);
     fflush(stdout);
     dup2(keep, STDOUT_FILENO);
     rt_log_close(&log);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the train block says about updates besides the optimizer, through whole programs: schedules,
-# groups of parameters.
+# groups of parameters, the average of the weights.
 # Rates are read from metrics.jsonl and compared with formulas in awk.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -144,4 +144,71 @@ if command -v python3 > /dev/null && build_stack groups -D "$groups" && build_st
         grep -q '^  group 2: h.0.\*: 144 elements, 0.5 times the rate  ' groups.log &&
         grep -q '(200 decayed)' groups.log; then ok groups-table
     else bad groups-table "$(head -n 1 groups.log)"; fi
+fi
+
+# ---- the average of the weights ------------------------------------------------------------------
+
+# average NAME START DIR EMA TEXT: average.py finds nothing wrong and prints TEXT
+average() {
+    local said
+    command -v python3 > /dev/null || { echo "skip schedule/$1: no python3"; return; }
+    said=$(python3 "$here/average.py" "$4" "$2" "$3" 2>&1)
+    if [ "$said" = "$5" ]; then ok "$1"; else bad "$1" "$(echo "$said" | tail -n 1)"; fi
+}
+# value KEY FILE: the last value of a key of a metrics file
+value() { sed -n "s|.*\"$1\": *\([-0-9.e+]*\).*|\1|p" "$2" | tail -n 1; }
+
+if build average -D ema=0.8; then
+    run ./average --out average.0 --lr 0 --steps 1 --ema 0
+    run ./average --out average.1 --save 1 --keep 100 --eval 20
+    average ema average.0/step-00000001 average.1 0.8 "40 updates, 0 skipped"
+    run ./average --out average.2 --resume average.1/step-00000020
+    same ema-resume average.1/step-00000040 average.2/step-00000040
+    [ -e average.2/step-00000040/ema.safetensors ] || bad ema-resume "no average"
+    if [ -e average.0/step-00000001/ema.safetensors ]; then bad ema-off "there is one"; else ok ema-off; fi
+    a=$(./average eval --checkpoint average.1 | sed -n 's/^loss //p')
+    b=$(./average eval --checkpoint average.1 --ema | sed -n 's/^loss //p')
+    if awk "BEGIN { a = ${a:-9} - $(value val/loss average.1/metrics.jsonl); b = ${b:-9} - $(value val/ema_loss average.1/metrics.jsonl)
+            exit !(a * a < 1e-11 && b * b < 1e-11 && ${a:-9} != ${b:-9}) }"; then ok ema-eval
+    else bad ema-eval "$a and $b"; fi
+    if ./average eval --checkpoint average.1 --ema | grep -q 'step 40, the average of the weights'; then ok ema-eval-says
+    else bad ema-eval-says "it does not"; fi
+    if ./average --dry-run | grep -q '^memory .* average 196 bytes'; then ok ema-memory; else bad ema-memory "not counted"; fi
+    ./average eval --checkpoint average.0 --ema > none.log 2>&1
+    if [ $? = 1 ] && grep -q 'has no average of the weights' none.log &&
+        grep -q 'training keeps one with --ema 0.999' none.log; then ok ema-none
+    else bad ema-none "$(head -n 1 none.log)"; fi
+    refused ema-range '--ema 1.5: wants a number from 0 to' ./average --ema 1.5
+    warned ema-begins 'the checkpoint has no average of the weights: it begins with them' \
+        ./average --resume average.0/step-00000001 --out average.3 --ema 0.5 --steps 3
+    warned ema-told 'changed  ema 0.0 -> 0.5 (given on the command line)' \
+        ./average --resume average.0/step-00000001 --out average.4 --ema 0.5 --steps 3
+    # a damaged average is a damaged checkpoint: the run goes on from the one before
+    cp -r average.1 average.5; f=average.5/step-00000040/ema.safetensors
+    printf 'x' | dd of=$f bs=1 seek=$(($(wc -c < $f) - 2)) conv=notrunc 2> dd.log
+    warned ema-damaged 'ema.safetensors: damaged: its hash is' ./average --resume average.5 --out average.6
+    if command -v python3 > /dev/null; then    # the file stands for a model of its own
+        a=$(python3 "$here/tensors.py" average.1/step-00000040/model.safetensors | sed 's/ .*//')
+        b=$(python3 "$here/tensors.py" average.1/step-00000040/ema.safetensors | sed 's/ .*//')
+        if [ -n "$a" ] && [ "$a" = "$b" ]; then ok ema-names; else bad ema-names "$b"; fi
+    fi
+fi
+if build average64 --precision=fp64 -D ema=0.9; then
+    run ./average64 --out wide.0 --lr 0 --steps 1 --ema 0
+    run ./average64 --out wide.1 --save 1 --keep 100
+    average ema-fp64 wide.0/step-00000001 wide.1 0.9 "40 updates, 0 skipped"
+fi
+if build average16 --precision=fp16 -D ema=0.9; then
+    run ./average16 --out half.0 --lr 0 --steps 1 --ema 0
+    run ./average16 --out half.1 --save 1 --keep 100 --loss-scale 1e15
+    n=$(value skipped half.1/metrics.jsonl)
+    average ema-skipped half.0/step-00000001 half.1 0.9 "40 updates, $n skipped"
+    [ "${n:-0}" -gt 5 ] || bad ema-skipped "only ${n:-none} skipped"
+fi
+for i in 1 2 3 4 5 6 7 8 9 10; do echo "a quick brown fox jumps over the lazy dog and is gone"; done > letters.txt
+if "$GRADCC" "$here/letters.model" -o letters >&2; then
+    run ./letters
+    a=$(./letters generate --tokens 40 --temperature 0 --prompt the 2>&1) && b=$(./letters generate --tokens 40 --temperature 0 --prompt the --ema 2>&1) &&
+        [ ${#a} -gt 20 ] && [ ${#b} -gt 20 ]
+    if [ $? = 0 ]; then ok ema-generate; else bad ema-generate "$b"; fi
 fi

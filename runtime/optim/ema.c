@@ -1,0 +1,58 @@
+/* ema.c -- an average of the weights that forgets: the exponential moving average.
+ *
+ * In: parameters after an update that was applied. Out: e = e + (1 - d) (p - e), which is
+ * d e + (1 - d) p, in the parameters' own type. It begins as a copy of the initial weights; so that
+ * these are soon forgotten, d grows with the updates t applied before this one:
+ *
+ *     d = min(ema, (1 + t) / (10 + t))
+ *
+ * The one idea: each piece of the parameters is averaged right after it was updated, while it is in
+ * the cache. An optimizer that does not go through pieces has a pass of its own behind it.
+ */
+#include "run.h"
+
+double rt_ema_decay(double ema, int64_t t)
+{
+    const double young = (double)(1 + t) / (double)(10 + t);
+    return ema < young ? ema : young;
+}
+
+void rt_ema_start(RtRun *run)
+{
+    if (run->state->ema)
+        memcpy(run->state->ema, run->p, (size_t)run->model->n_elems * rt_real_bytes(run->model));
+}
+
+void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q)
+{
+    const double more = 1 - rt_ema_decay(run->state->opt->train.ema, s->applied);
+    if (run->model->real == RT_F64) {
+        const double *restrict p = run->p;
+        double *restrict e = run->state->ema;
+#pragma omp simd
+        for (ptrdiff_t i = q.from; i < q.to; i++)
+            e[i] += more * (p[i] - e[i]);
+    } else {
+        const float *restrict p = run->p, part = (float)more;
+        float *restrict e = run->state->ema;
+#pragma omp simd
+        for (ptrdiff_t i = q.from; i < q.to; i++)
+            e[i] += part * (p[i] - e[i]);
+    }
+}
+
+void rt_ema_follow(const RtRun *run, const RtStep *s)
+{
+    const RtState *state = run->state;
+#pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
+    for (int i = 0; i < state->n_pieces; i++)
+        rt_ema_piece(run, s, state->pieces[i]);
+}
+
+void rt_ema_swap(RtRun *run)
+{
+    void *p = run->p;
+    run->p = run->state->ema;
+    run->state->ema = p;
+    rt_params_copy(run);
+}
