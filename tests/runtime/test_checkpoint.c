@@ -52,7 +52,7 @@ static int save_at(const char *dir, int64_t step, int64_t keep)
 {
     Buffers b;
     fill(&b, step);
-    const RtStateTensor state[2] = { { "m", b.m, NULL }, { "v", b.v, NULL } };
+    const RtStateTensor state[2] = { { "m", b.m, NULL, NULL }, { "v", b.v, NULL, NULL } };
     const RtCheckpoint c = { .step = step,
                              .applied = step - 1,
                              .skipped = 1,
@@ -73,7 +73,7 @@ static int save_at(const char *dir, int64_t step, int64_t keep)
 static int64_t load_from(const char *path)
 {
     Buffers b = { .p = { 0 } }, want;
-    RtStateTensor state[2] = { { "m", b.m, NULL }, { "v", b.v, NULL } };
+    RtStateTensor state[2] = { { "m", b.m, NULL, NULL }, { "v", b.v, NULL, NULL } };
     RtCheckpoint c;
     const char *dir = rt_checkpoint_load(path, &model, b.p, state, 2, &c);
     if (!dir)
@@ -359,7 +359,7 @@ static void load_other(void *unused)
     RtModel m = model;
     m.params = other;
     Buffers b;
-    RtStateTensor state[2] = { { "m", b.m, NULL }, { "v", b.v, NULL } };
+    RtStateTensor state[2] = { { "m", b.m, NULL, NULL }, { "v", b.v, NULL, NULL } };
     RtCheckpoint c;
     rt_checkpoint_load("run", &m, b.p, state, 2, &c);
 }
