@@ -57,15 +57,6 @@ static int64_t elems_of(const Program *p, const Type *t, const int64_t *dims)
     return dim_eval(type_elems(p->dims, t), dims);
 }
 
-/* Flat buffers of the optimizer, each as large as the parameters. */
-static int optimizer_states(const TrainSettings *t)
-{
-    bool momentum = false;
-    for (int i = 0; i < t->hypers.len; i++)
-        momentum |= strcmp(t->hypers.at[i].name, "momentum") == 0 && t->hypers.at[i].value > 0;
-    return t->optimizer == OPT_SGD ? momentum : 2;
-}
-
 /* Bytes of parameters, 16-bit copy, gradients, optimizer state and the rows of a batch. */
 static int64_t fixed_bytes(const Program *p)
 {
@@ -79,8 +70,11 @@ static int64_t fixed_bytes(const Program *p)
         const Type *t = p->inputs.at[i].type;
         rows += micro * elems_of(p, t, dims) * dtype_bytes(t->dtype);
     }
-    const int copies = 2 + optimizer_states(&p->train);
-    return params * (copies * dtype_bytes(p->real) + (narrow ? 2 : 0)) + rows;
+    OptimizerState state[PROGRAM_MAX_STATES];
+    int64_t reals = 2 * params;
+    for (int i = program_states(p, dims, state) - 1; i >= 0; i--)
+        reals += state[i].elems;
+    return reals * dtype_bytes(p->real) + (narrow ? 2 * params : 0) + rows;
 }
 
 /* ---- trying ---------------------------------------------------------------------------------- */

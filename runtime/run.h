@@ -195,8 +195,14 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 /* The states that the optimizer keeps, not allocated; how many. */
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);
 double rt_hyper(const RtTrain *t, const char *name); /* 0 = it has no such number */
-double rt_ema_decay(double ema, int64_t t);          /* after t applied updates, optim/ema.c */
-void rt_ema_start(RtRun *run);                       /* as the parameters are */
+const char *rt_optimizer_name(RtOptKind kind);
+double rt_sum_tree(const double *x, int n);  /* in a fixed tree */
+bool rt_optim_is_tensorwise(RtOptKind kind); /* it needs something of whole tensors first */
+typedef struct RtTensors RtTensors;          /* optim/tensor.h */
+RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind); /* NULL: it needs none */
+void rt_tensors_free(RtTensors *all);
+double rt_ema_decay(double ema, int64_t t); /* after t applied updates, optim/ema.c */
+void rt_ema_start(RtRun *run);              /* as the parameters are */
 void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q); /* one step of the average */
 void rt_ema_follow(const RtRun *run, const RtStep *s);           /* the same, of all */
 void rt_ema_swap(RtRun *run); /* the average takes the parameters' place, or they theirs again */
@@ -307,6 +313,7 @@ struct RtState {
     RtPiece *pieces;    /* what updates go through */
     double *piece_sums; /* of squares, one per piece */
     int n_pieces;
+    RtTensors *tensors;               /* NULL: the optimizer goes through pieces */
     ptrdiff_t row_elems[RT_MAX_DIMS]; /* of an input: elements of a sample */
     void *rows[RT_MAX_DIMS];          /* samples of a whole update, or of a batch */
     ptrdiff_t row_cap;                /* samples that fit there */

@@ -124,7 +124,7 @@ static void write_means(Emitter *e)
     }
 }
 
-static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW" };
+static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW", "RT_LAMB" };
 
 static void write_objectives(Emitter *e)
 {

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw" };
+static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw",
+                                           "rt_update_lamb" };
 /* What the update does with each element, g = factor * d_p (fp16: without the loss scale). */
 static const char *const update_formula[] = {
     " *   sgd      g = g + decay p;  m = momentum m + g;\n"
@@ -17,6 +18,10 @@ static const char *const update_formula[] = {
     " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
     " *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;\n"
     " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
+    " *   lamb     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;\n"
+    " *            u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + decay p, in update t;\n"
+    " *            p = p - lr |p| / |u| u, with the norms of each tensor (p - lr u if one is 0).\n"
+    " *            The norms come first: a pass over p, m and v more than adamw has\n",
 };
 
 /* Where the names of the formulas come from, and the schedule. */

@@ -242,20 +242,6 @@ static Alive alive_of(const Sized *z)
     return at;
 }
 
-/* The optimizer's flat buffers by name; NULL behind the last. */
-static const char *const *state_names(const Program *p)
-{
-    static const char *const two[] = { "optimizer, m", "optimizer, v", NULL };
-    static const char *const none[] = { NULL };
-    static const char *const one[] = { "optimizer, m", NULL };
-    if (p->train.optimizer != OPT_SGD)
-        return two;
-    for (int i = 0; i < p->train.hypers.len; i++)
-        if (strcmp(p->train.hypers.at[i].name, "momentum") == 0)
-            return p->train.hypers.at[i].value != 0 ? one : none;
-    return none;
-}
-
 static int64_t batch_bytes(Explainer *x)
 {
     const Program *p = x->e.p;
@@ -287,12 +273,12 @@ static void write_categories(Explainer *x, const Sized *z)
     const Program *p = e->p;
     const int64_t n = value_of(x, c_count_parameters(e)), flat = n * dtype_bytes(p->real);
     const bool half = p->narrow == DT_BF16 || p->narrow == DT_F16, trains = e->kp->train != NULL;
-    const char *const *state = state_names(p);
-    int64_t states = 0;
-    while (trains && state[states])
-        states++;
-    const int64_t copy = half ? 2 * n : 0;
-    const int64_t fixed = flat + copy + (trains ? (1 + states) * flat : 0);
+    OptimizerState state[PROGRAM_MAX_STATES];
+    const int states = trains ? program_states(p, x->values, state) : 0;
+    const int64_t copy = half ? 2 * n : 0, average = trains && p->train.ema > 0 ? flat : 0;
+    int64_t fixed = flat + copy + average + (trains ? flat : 0);
+    for (int i = 0; i < states; i++)
+        fixed += state[i].elems * dtype_bytes(p->real);
     const int64_t batch = batch_bytes(x), all = fixed + z->arena + batch;
     const Alive at = alive_of(z);
     text_add(e->out, "\n  %-*s %17s\n", NAME_WIDTH, trains ? "training" : "running it", "bytes");
@@ -300,7 +286,9 @@ static void write_categories(Explainer *x, const Sized *z)
     write_row(x, "16-bit copy", copy, all, "");
     write_row(x, "gradients", trains ? flat : 0, all, "");
     for (int i = 0; i < states; i++)
-        write_row(x, state[i], flat, all, "");
+        write_row(x, emit_format(e, "optimizer, %s", state[i].name),
+                  state[i].elems * dtype_bytes(p->real), all, "");
+    write_row(x, "average of the weights", average, all, "");
     write_row(x, "  these together", fixed, all, per_parameter(x, fixed, n));
     write_row(x, "arena", z->arena, all, "");
     write_row(x, "  kept for the backward pass", at.kept, all, "");

@@ -638,9 +638,11 @@ static void lower_train(Low *low)
     s->present = t->present;
     s->batch = t->batch;
     s->accumulate = t->accumulate;
-    s->optimizer = t->optimizer == SEM_SGD    ? OPT_SGD
-                   : t->optimizer == SEM_ADAM ? OPT_ADAM
-                                              : OPT_ADAMW;
+    static const OptKind kinds[] = { [SEM_SGD] = OPT_SGD,
+                                     [SEM_ADAM] = OPT_ADAM,
+                                     [SEM_ADAMW] = OPT_ADAMW,
+                                     [SEM_LAMB] = OPT_LAMB };
+    s->optimizer = kinds[t->optimizer];
     for (int i = 0; i < t->hypers.len; i++) {
         const CheckedHyper *h = &t->hypers.at[i];
         vec_push(low->cx->arena, &s->hypers, ((Hyper){ h->name, h->value, h->lo, h->hi }));

@@ -8,15 +8,16 @@
 #include <math.h>
 #include <string.h>
 
-#define BELOW_1 0.9999999
+#define BELOW_1    0.9999999
+#define OPTIMIZERS "sgd adam adamw lamb"
 
-static void hyper(Sem *s, const char *name, double value, double lo, double hi)
+void sem_hyper(Sem *s, const char *name, double value, double lo, double hi)
 {
     CheckedHyper h = { name, value, lo, hi };
     vec_push(s->arena, &s->out->train.hypers, h);
 }
 
-static void set_hyper(Sem *s, const char *name, double value)
+void sem_set_hyper(Sem *s, const char *name, double value)
 {
     CheckedTrain *t = &s->out->train;
     for (int i = 0; i < t->hypers.len; i++)
@@ -32,17 +33,17 @@ static void declare(Sem *s, int kind)
     t->weight_decay = kind == 2 ? 0.01 : 0;
     t->hypers.len = 0;
     if (kind == 0) {
-        hyper(s, "momentum", 0, 0, BELOW_1);
+        sem_hyper(s, "momentum", 0, 0, BELOW_1);
         return;
     }
-    hyper(s, "beta1", 0.9, 0, BELOW_1);
-    hyper(s, "beta2", 0.999, 0, BELOW_1);
-    hyper(s, "eps", 1e-8, 0, 1e30);
+    sem_hyper(s, "beta1", 0.9, 0, BELOW_1);
+    sem_hyper(s, "beta2", 0.999, 0, BELOW_1);
+    sem_hyper(s, "eps", 1e-8, 0, 1e30);
 }
 
 void sem_optimizer_default(Sem *s) { declare(s, 2); }
 
-static void betas(Sem *s, const Ast *a)
+void sem_betas(Sem *s, const Ast *a)
 {
     const Thing *t = sem_eval(s, a);
     double v[2];
@@ -55,8 +56,8 @@ static void betas(Sem *s, const Ast *a)
         sem_error(s, a->span, "betas are two numbers from 0 to below 1: (0.9, 0.999)");
         return;
     }
-    set_hyper(s, "beta1", v[0]);
-    set_hyper(s, "beta2", v[1]);
+    sem_set_hyper(s, "beta1", v[0]);
+    sem_set_hyper(s, "beta2", v[1]);
 }
 
 void sem_optimizer(Sem *s, const Ast *a)
@@ -65,14 +66,17 @@ void sem_optimizer(Sem *s, const Ast *a)
                                              "lr betas eps weight_decay" };
     CheckedTrain *t = &s->out->train;
     const char *name = train_called(a);
+    if (name && sem_optimizer_tensorwise(s, a, name))
+        return;
     int kind = name ? train_word("sgd adam adamw", name) : -1;
     if (kind < 0) {
         if (!name) {
             sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
             return;
         }
-        Diag *d = sem_error(s, a->span, "unknown optimizer %s: sgd, adam or adamw wanted", name);
-        train_suggest(s, d, name, "sgd adam adamw");
+        Diag *d = sem_error(s, a->span, "unknown optimizer %s", name);
+        train_suggest(s, d, name, OPTIMIZERS);
+        sem_hint(d, "the optimizers are %s", OPTIMIZERS);
         return;
     }
     TrainCall c = { .names = arguments[kind], .places = 1 };
@@ -86,16 +90,16 @@ void sem_optimizer(Sem *s, const Ast *a)
         sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", name, name);
     if (kind == 0) {
         if (c.value[1] && train_number(s, c.value[1], "momentum", 0, 1, &momentum))
-            set_hyper(s, "momentum", momentum);
+            sem_set_hyper(s, "momentum", momentum);
         if (c.value[2])
             sem_eval_bool(s, c.value[2], "nesterov", &t->nesterov);
         if (t->nesterov && momentum == 0)
             sem_error(s, c.value[2]->span, "nesterov needs a momentum above 0");
     } else {
         if (c.value[1])
-            betas(s, c.value[1]);
+            sem_betas(s, c.value[1]);
         if (c.value[2] && train_number(s, c.value[2], "eps", 0, 1, &eps))
-            set_hyper(s, "eps", eps);
+            sem_set_hyper(s, "eps", eps);
         if (c.value[2] && eps == 0)
             sem_error(s, c.value[2]->span, "eps must be above 0: a gradient of 0 is divided by it");
     }

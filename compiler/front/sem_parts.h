@@ -414,8 +414,14 @@ void sem_train_clip(Sem *s, const Ast *a);
 void sem_train_ema(Sem *s, const Ast *a);
 void sem_train_groups(Sem *s, const Ast *a);
 
-/* ---- sem_optimizer.c ----------------------------------------------------------------------- */
+/* ---- sem_optimizer.c, sem_tensorwise.c ----------------------------------------------------- */
 
+/* A number of the optimizer, lo..hi; another value for it; betas: (0.9, 0.999) for two. */
+void sem_hyper(Sem *s, const char *name, double value, double lo, double hi);
+void sem_set_hyper(Sem *s, const char *name, double value);
+void sem_betas(Sem *s, const Ast *a);
+/* name(...) of an optimizer that works on whole tensors; false: it is none. */
+bool sem_optimizer_tensorwise(Sem *s, const Ast *a, const char *name);
 void sem_optimizer_default(Sem *s);       /* before the block is read */
 void sem_optimizer(Sem *s, const Ast *a); /* optimizer = ... */
 

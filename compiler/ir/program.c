@@ -1,9 +1,11 @@
 /* program.c -- an empty model table, and the sizes it is trained with.
  *
  * In: the context. Out: a Program with its own table of dims, in which everything that has a
- * usual value has it.
+ * usual value has it; and what its optimizer keeps.
  */
 #include "ir/program.h"
+
+#include <string.h>
 
 Program *program_new(Context *cx)
 {
@@ -37,4 +39,24 @@ int64_t *program_training_dims(const Program *p)
         values[i] = whole < step ? whole : step;
     }
     return values;
+}
+
+/* ---- what the optimizer keeps --------------------------------------------------------------- */
+
+static double hyper(const TrainSettings *t, const char *name)
+{
+    for (int i = 0; i < t->hypers.len; i++)
+        if (strcmp(t->hypers.at[i].name, name) == 0)
+            return t->hypers.at[i].value;
+    return 0;
+}
+
+int program_states(const Program *p, const int64_t *dims, OptimizerState state[PROGRAM_MAX_STATES])
+{
+    int64_t flat = 0;
+    for (int i = 0; i < p->params.len; i++)
+        flat += dim_eval(type_elems(p->dims, p->params.at[i].stacked), dims);
+    state[0] = (OptimizerState){ "m", flat };
+    state[1] = (OptimizerState){ "v", flat };
+    return p->train.optimizer == OPT_SGD ? hyper(&p->train, "momentum") != 0 : 2;
 }

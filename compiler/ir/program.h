@@ -84,7 +84,7 @@ typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % righ
 
 /* ---- train settings ------------------------------------------------------------------------- */
 
-typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW } OptKind;
+typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW, OPT_LAMB } OptKind;
 typedef enum {
     SCHED_CONSTANT,
     SCHED_LINEAR,
@@ -219,5 +219,13 @@ Program *program_new(Context *cx); /* empty */
    and the dims of the train block have values; the others are taken as PROGRAM_USUAL_*. */
 int64_t *program_training_dims(const Program *p);
 enum { PROGRAM_USUAL_BATCH = 16, PROGRAM_USUAL_DIM = 16 };
+
+typedef struct {      /* what the optimizer keeps from update to update, in the parameters' type */
+    const char *name; /* "m" */
+    int64_t elems;
+} OptimizerState;
+enum { PROGRAM_MAX_STATES = 8 };
+/* The states at these dims (by symbol id); how many. */
+int program_states(const Program *p, const int64_t *dims, OptimizerState state[PROGRAM_MAX_STATES]);
 
 #endif

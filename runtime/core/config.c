@@ -9,8 +9,6 @@
 
 #include "run.h"
 
-static const char *const optimizer_names[] = { "sgd", "adam", "adamw" };
-
 typedef struct {
     char *at;
     size_t n, cap;
@@ -135,7 +133,7 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     put_text(&j, m->source);
     put(&j, ",\n  \"source_crc32\": \"%08x\"", (unsigned)m->source_crc);
     put(&j, ",\n  \"precision\": \"%s\"", rt_precision(m));
-    put(&j, ",\n  \"optimizer\": \"%s\"", optimizer_names[o->train.optimizer]);
+    put(&j, ",\n  \"optimizer\": \"%s\"", rt_optimizer_name(o->train.optimizer));
     put(&j, ",\n  \"schedule\": ");
     put_text(&j, rt_schedule_name(&o->train));
     for (int i = 0; i < rt_option_count(m); i++) {
@@ -253,9 +251,9 @@ static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
 {
     const char *optimizer = json_string_value(json_object_get(root, "optimizer"));
     const char *schedule = json_string_value(json_object_get(root, "schedule"));
-    const char *own = optimizer_names[m->train.optimizer];
+    const char *own = rt_optimizer_name(m->train.optimizer);
     if (optimizer && strcmp(optimizer, own) != 0) {
-        if (m->train.optimizer == RT_SGD || strcmp(optimizer, optimizer_names[RT_SGD]) == 0)
+        if (m->train.optimizer == RT_SGD || strcmp(optimizer, rt_optimizer_name(RT_SGD)) == 0)
             rt_fail(RT_EXIT_FAIL,
                     "the run was trained with %s; this program has %s, which keeps another state"
                     "\nhint: set the optimizer in the train block of %s to %s and compile again",

@@ -231,14 +231,13 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
 /* A number that other optimizers have. */
 static void fail_other_optimizer(const RtModel *m, const char *name)
 {
-    static const char *const kinds[] = { "sgd", "adam", "adamw" };
     static const char *const usual[] = { "momentum", "beta1", "beta2", "eps" };
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         if (strcmp(name, usual[i]) == 0)
             rt_fail(RT_EXIT_USAGE,
                     "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
                     "optimizer is set in the train block of %s; compile again",
-                    name, m->name, kinds[m->train.optimizer], m->source);
+                    name, m->name, rt_optimizer_name(m->train.optimizer), m->source);
 }
 
 __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOptions *o,

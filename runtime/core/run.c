@@ -113,6 +113,7 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
         if (o->train.ema > 0)
             state->ema = rt_alloc(flat, "the average of the weights");
         state->pieces = rt_optim_pieces(m, &state->n_pieces);
+        state->tensors = rt_tensors_new(m, o->train.optimizer);
         state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
                                      "the sums of the norm");
     }
@@ -140,6 +141,7 @@ void rt_run_free(RtRun *run)
     }
     rt_free(state->pieces);
     rt_free(state->piece_sums);
+    rt_tensors_free(state->tensors);
     for (int i = 0; i < state->n_states; i++)
         rt_free(state->states[i].at);
     rt_free(state->ema);

@@ -75,6 +75,15 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
 
 /* ---- states and numbers --------------------------------------------------------------------- */
 
+const char *rt_optimizer_name(RtOptKind kind)
+{
+    static const char *const
+        name[] = { [RT_SGD] = "sgd", [RT_ADAM] = "adam", [RT_ADAMW] = "adamw", [RT_LAMB] = "lamb" };
+    return name[kind];
+}
+
+bool rt_optim_is_tensorwise(RtOptKind kind) { return kind >= RT_LAMB; }
+
 double rt_hyper(const RtTrain *t, const char *name)
 {
     for (int i = 0; i < t->n_hypers; i++)
@@ -134,11 +143,11 @@ static double squares_f64(const double *g, ptrdiff_t n, double scale)
     return lanes_add(lane);
 }
 
-static double sum_tree(const double *x, int n)
+double rt_sum_tree(const double *x, int n)
 {
     if (n <= 0)
         return 0;
-    return n == 1 ? x[0] : sum_tree(x, n / 2) + sum_tree(x + n / 2, n - n / 2);
+    return n == 1 ? x[0] : rt_sum_tree(x, n / 2) + rt_sum_tree(x + n / 2, n - n / 2);
 }
 
 /* What the gradients were multiplied with. */
@@ -155,7 +164,7 @@ static double squares_all(const RtRun *run, double scale)
                                                   scale)
                                     : squares_f32((const float *)run->d_p + q.from, q.to - q.from);
     }
-    return sum_tree(state->piece_sums, state->n_pieces);
+    return rt_sum_tree(state->piece_sums, state->n_pieces);
 }
 
 void rt_finite_and_norm(RtRun *run, RtStep *s)

@@ -1,0 +1,60 @@
+/* sem_tensorwise.c -- optimizers that need something of a whole tensor first.
+ *
+ * In: optimizer = name(arguments), with such a name. Out: its kind, rate and numbers in the
+ * CheckedTrain. A row of the table has what each takes; its function reads what no other has.
+ */
+#include "front/sem_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BELOW_1 0.9999999
+
+typedef struct {
+    const char *name;
+    int kind;
+    const char *arguments; /* lr and weight_decay are the first two */
+    double weight_decay;   /* if none is given */
+    void (*read)(Sem *s, const Ast *const *value);
+} Row;
+
+static void read_lamb(Sem *s, const Ast *const *value)
+{
+    double eps = 1e-6;
+    if (value[3] && train_number(s, value[3], "eps", 0, 1, &eps) && eps == 0)
+        sem_error(s, value[3]->span, "eps must be above 0: a gradient of 0 is divided by it");
+    sem_hyper(s, "beta1", 0.9, 0, BELOW_1);
+    sem_hyper(s, "beta2", 0.999, 0, BELOW_1);
+    sem_hyper(s, "eps", eps, 0, 1e30);
+    if (value[2])
+        sem_betas(s, value[2]);
+}
+
+static const Row rows[] = {
+    { "lamb", SEM_LAMB, "lr weight_decay betas eps", 0.01, read_lamb },
+};
+
+bool sem_optimizer_tensorwise(Sem *s, const Ast *a, const char *name)
+{
+    CheckedTrain *t = &s->out->train;
+    const Row *row = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            row = &rows[i];
+    if (!row)
+        return false;
+    TrainCall c = { .names = row->arguments, .places = 1 };
+    t->optimizer = row->kind;
+    t->weight_decay = row->weight_decay;
+    t->hypers.len = 0;
+    if (!train_call(s, a, &c))
+        return true;
+    if (c.value[0])
+        sem_train_rate(s, c.value[0]);
+    else
+        sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", name, name);
+    if (c.value[1])
+        train_number(s, c.value[1], "weight_decay", 0, HUGE_VAL, &t->weight_decay);
+    row->read(s, c.value);
+    return true;
+}

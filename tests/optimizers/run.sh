@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Optimizers that work on whole tensors, in whole programs: they train, go on exactly after a stop,
+# take the memory that gradcc says, and say in the emitted file what they compute.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+: "${GRADCC:=$here/../../build/gradcc}"
+g=$(realpath "$GRADCC")
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export CI=1
+ok()  { echo "ok optimizers/$1"; }
+bad() { echo "not ok optimizers/$1: $2"; }
+last() { sed -n "s|.*\"$1\": *\([-0-9.e+]*\).*|\1|p" "$2" | tail -n 1; }
+
+awk 'BEGIN { srand(4); for (i = 0; i < 400; i++) { a = rand() - 0.5; b = rand() - 0.5; k = int(5 * rand())
+    printf "%.4f,%.4f,%.4f,%d,%d\n", a, b, rand() - 0.5, k, (a > 0) + (b + k / 5 > 0.6) } }' > net.csv
+
+# trains NAME OPTIMIZER PRECISION LOSS: below it after 60 updates; 60 are 25 and 35; as much memory
+# as gradcc says
+trains() {
+    local name=$1-$3 optimizer="optimizer=$2" precision=--precision=$3 loss said took
+    if ! "$g" $precision -D "$optimizer" -D ema=0.9 "$here/net.model" -o "$name" 2> log; then
+        bad "$name" "$(head -n 1 log)"; return
+    fi
+    ./"$name" --out "$name.60" --save 25 > log 2>&1 || { bad "$name" "$(tail -n 1 log)"; return; }
+    loss=$(last train/loss "$name.60/metrics.jsonl")
+    if awk "BEGIN { exit !(${loss:-9} < $4) }"; then ok "$name"; else bad "$name" "loss ${loss:-none}"; fi
+    ./"$name" --out "$name.on" --resume "$name.60/step-00000025" > log 2>&1
+    for f in model optimizer ema; do
+        cmp -s "$name.60/step-00000060/$f.safetensors" "$name.on/step-00000060/$f.safetensors" && continue
+        bad "$name-resume" "$f differs: $(tail -n 1 log)"; break
+    done && [ -e "$name.on/step-00000060" ] && ok "$name-resume"
+    said=$("$g" --explain=memory $precision -D "$optimizer" "$here/net.model" |
+        sed -n 's/^  optimizer, [^ ]* *\([0-9,]*\) .*/\1/p' | tr -d , | awk '{ n += $1 } END { print n }')
+    took=$(python3 "$here/bytes.py" "$name.60/step-00000060/optimizer.safetensors")
+    if [ -n "$said" ] && [ "$said" = "$took" ]; then ok "$name-memory"; else bad "$name-memory" "$took bytes, said are $said"; fi
+}
+for p in fp32 fp64 bf16; do
+    trains lamb 'lamb(lr: 0.02)' $p 0.5
+done
