@@ -104,7 +104,7 @@ static inline size_t rt_above(size_t at, size_t end) /* the higher of two offset
 typedef enum { RT_F32, RT_F64, RT_I32, RT_BF16, RT_F16 } RtType;
 typedef enum { RT_WEIGHT, RT_BIAS, RT_GAIN, RT_EMBEDDING, RT_STATE } RtRole;
 typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
-typedef enum { RT_SGD, RT_ADAM, RT_ADAMW, RT_LAMB } RtOptKind;
+typedef enum { RT_SGD, RT_ADAM, RT_ADAMW, RT_LAMB, RT_ADAFACTOR } RtOptKind;
 typedef enum { /* formulas: optim/schedule.c */
                RT_CONSTANT,
                RT_LINEAR,
@@ -324,6 +324,7 @@ void rt_update_sgd(RtRun *run, RtStep *s);       /* each: nothing unless s->fini
 void rt_update_adam(RtRun *run, RtStep *s);
 void rt_update_adamw(RtRun *run, RtStep *s);
 void rt_update_lamb(RtRun *run, RtStep *s);
+void rt_update_adafactor(RtRun *run, RtStep *s);
 void rt_end_step(RtRun *run, RtStep *s); /* counters; the next loss scale */
 
 /* ---- cpu: products and attention ------------------------------------------------------------ */

@@ -201,6 +201,7 @@ bool rt_optim_is_tensorwise(RtOptKind kind); /* it needs something of whole tens
 typedef struct RtTensors RtTensors;          /* optim/tensor.h */
 RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind); /* NULL: it needs none */
 void rt_tensors_free(RtTensors *all);
+int rt_adafactor_states(RtStateTensor state[RT_MAX_STATES]); /* as rt_optim_states */
 double rt_ema_decay(double ema, int64_t t); /* after t applied updates, optim/ema.c */
 void rt_ema_start(RtRun *run);              /* as the parameters are */
 void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q); /* one step of the average */

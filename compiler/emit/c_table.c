@@ -124,7 +124,8 @@ static void write_means(Emitter *e)
     }
 }
 
-static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW", "RT_LAMB" };
+static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW", "RT_LAMB",
+                                              "RT_ADAFACTOR" };
 
 static void write_objectives(Emitter *e)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw",
-                                           "rt_update_lamb" };
+                                           "rt_update_lamb", "rt_update_adafactor" };
 /* What the update does with each element, g = factor * d_p (fp16: without the loss scale). */
 static const char *const update_formula[] = {
     " *   sgd      g = g + decay p;  m = momentum m + g;\n"
@@ -22,13 +22,22 @@ static const char *const update_formula[] = {
     " *            u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + decay p, in update t;\n"
     " *            p = p - lr |p| / |u| u, with the norms of each tensor (p - lr u if one is 0).\n"
     " *            The norms come first: a pass over p, m and v more than adamw has\n",
+    " *   adafactor  running means of g^2 of a matrix by row r and by column c; of a vector v:\n"
+    " *            w = t^beta2-decay;  r += w (mean g^2 - r);  c alike;  v += w (g^2 - v);\n"
+    " *            V = r c' / max(mean r, eps1) or v;  u = g / sqrt(max(V, eps1^2));\n"
+    " *            p = p - lr decay p - alpha / max(1, rms(u) / d) u\n"
+    " *            with alpha = max(eps2, rms(p)) min(lr, 1 / sqrt(t)), in update t. V is not\n"
+    " *            stored: d_p is read four times (rows, columns, rms(u), update), p twice\n",
 };
 
 /* Where the names of the formulas come from, and the schedule. */
 static const char *update_names(Emitter *e, const TrainSettings *train)
 {
     Text t = text_new(e->cx->scratch);
-    if (train->optimizer != OPT_SGD)
+    if (train->optimizer == OPT_ADAFACTOR)
+        text_put(&t, "beta2-decay, eps1 (0: that of the type), eps2 and d are those of the model "
+                     "table's .hyper; ");
+    else if (train->optimizer != OPT_SGD)
         text_put(&t, "b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; ");
     else
         text_put(&t, "momentum is that of the model table's .hyper; ");

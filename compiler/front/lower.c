@@ -641,7 +641,8 @@ static void lower_train(Low *low)
     static const OptKind kinds[] = { [SEM_SGD] = OPT_SGD,
                                      [SEM_ADAM] = OPT_ADAM,
                                      [SEM_ADAMW] = OPT_ADAMW,
-                                     [SEM_LAMB] = OPT_LAMB };
+                                     [SEM_LAMB] = OPT_LAMB,
+                                     [SEM_ADAFACTOR] = OPT_ADAFACTOR };
     s->optimizer = kinds[t->optimizer];
     for (int i = 0; i < t->hypers.len; i++) {
         const CheckedHyper *h = &t->hypers.at[i];

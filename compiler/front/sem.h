@@ -207,7 +207,7 @@ typedef struct { /* settings as Program's TrainSettings has them */
     VEC(CheckedMap) maps;
     Span data_span;
     int64_t batch, accumulate;
-    enum { SEM_SGD, SEM_ADAM, SEM_ADAMW, SEM_LAMB } optimizer;
+    enum { SEM_SGD, SEM_ADAM, SEM_ADAMW, SEM_LAMB, SEM_ADAFACTOR } optimizer;
     VEC(CheckedHyper) hypers; /* numbers of the optimizer besides rate and decay */
     double weight_decay;
     bool nesterov;

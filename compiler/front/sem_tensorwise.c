@@ -30,8 +30,38 @@ static void read_lamb(Sem *s, const Ast *const *value)
         sem_betas(s, value[2]);
 }
 
+/* (1e-7, 1e-3) */
+static void read_eps(Sem *s, const Ast *a, double eps[2])
+{
+    const Thing *t = sem_eval(s, a);
+    if (t->kind == THING_POISON)
+        return;
+    bool fits = t->kind == THING_TUPLE && t->items.len == 2;
+    for (int i = 0; fits && i < 2; i++)
+        fits = thing_number(t->items.at[i], &eps[i]) && eps[i] > 0 && eps[i] <= 1;
+    if (!fits)
+        sem_error(s, a->span,
+                  "adafactor's eps are two numbers, above 0 and at most 1: (1e-7, 1e-3)");
+}
+
+static void read_adafactor(Sem *s, const Ast *const *value)
+{
+    double decay = -0.8, eps[2] = { 0, 1e-3 }, d = 1;
+    if (value[2])
+        train_number(s, value[2], "beta2_decay", -10, 0, &decay);
+    if (value[3])
+        read_eps(s, value[3], eps);
+    if (value[4])
+        train_number(s, value[4], "d", 1, HUGE_VAL, &d);
+    sem_hyper(s, "beta2-decay", decay, -10, 0);
+    sem_hyper(s, "eps1", eps[0], 0, 1); /* 0: that of the type */
+    sem_hyper(s, "eps2", eps[1], 0, 1);
+    sem_hyper(s, "d", d, 1, 1e30);
+}
+
 static const Row rows[] = {
     { "lamb", SEM_LAMB, "lr weight_decay betas eps", 0.01, read_lamb },
+    { "adafactor", SEM_ADAFACTOR, "lr weight_decay beta2_decay eps d", 0, read_adafactor },
 };
 
 bool sem_optimizer_tensorwise(Sem *s, const Ast *a, const char *name)

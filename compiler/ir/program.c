@@ -51,9 +51,31 @@ static double hyper(const TrainSettings *t, const char *name)
     return 0;
 }
 
+/* Adafactor's: means of rows and of columns of matrices, vectors whole. */
+static int factored_states(const Program *p, const int64_t *dims, OptimizerState *state)
+{
+    int64_t kept[3] = { 0 };
+    for (int i = 0; i < p->params.len; i++) {
+        const Param *q = &p->params.at[i];
+        const int rank = q->type->rank;
+        const int64_t n = dim_eval(type_elems(p->dims, q->stacked), dims);
+        if (q->role == ROLE_STATE)
+            continue;
+        kept[0] += rank < 2 ? 0 : n / dim_eval(q->type->dim[rank - 1], dims);
+        kept[1] += rank < 2 ? 0 : n / dim_eval(q->type->dim[rank - 2], dims);
+        kept[2] += rank < 2 ? n : 0;
+    }
+    static const char *const names[] = { "r", "c", "v" };
+    for (int i = 0; i < 3; i++)
+        state[i] = (OptimizerState){ names[i], kept[i] };
+    return 3;
+}
+
 int program_states(const Program *p, const int64_t *dims, OptimizerState state[PROGRAM_MAX_STATES])
 {
     int64_t flat = 0;
+    if (p->train.optimizer == OPT_ADAFACTOR)
+        return factored_states(p, dims, state);
     for (int i = 0; i < p->params.len; i++)
         flat += dim_eval(type_elems(p->dims, p->params.at[i].stacked), dims);
     state[0] = (OptimizerState){ "m", flat };

@@ -84,7 +84,7 @@ typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % righ
 
 /* ---- train settings ------------------------------------------------------------------------- */
 
-typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW, OPT_LAMB } OptKind;
+typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW, OPT_LAMB, OPT_ADAFACTOR } OptKind;
 typedef enum {
     SCHED_CONSTANT,
     SCHED_LINEAR,

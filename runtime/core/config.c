@@ -245,6 +245,16 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
     rt_free(is);
 }
 
+/* The two moments of Adam, and nothing else. */
+static bool keeps_moments(const char *optimizer)
+{
+    static const RtOptKind kinds[] = { RT_ADAM, RT_ADAMW, RT_LAMB };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(optimizer, rt_optimizer_name(kinds[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Kinds are compiled in; a run that goes on with another kind is told, or ends where its state is
    of no use. */
 static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
@@ -253,7 +263,7 @@ static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
     const char *schedule = json_string_value(json_object_get(root, "schedule"));
     const char *own = rt_optimizer_name(m->train.optimizer);
     if (optimizer && strcmp(optimizer, own) != 0) {
-        if (m->train.optimizer == RT_SGD || strcmp(optimizer, rt_optimizer_name(RT_SGD)) == 0)
+        if (!keeps_moments(own) || !keeps_moments(optimizer))
             rt_fail(RT_EXIT_FAIL,
                     "the run was trained with %s; this program has %s, which keeps another state"
                     "\nhint: set the optimizer in the train block of %s to %s and compile again",

@@ -77,8 +77,11 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
 
 const char *rt_optimizer_name(RtOptKind kind)
 {
-    static const char *const
-        name[] = { [RT_SGD] = "sgd", [RT_ADAM] = "adam", [RT_ADAMW] = "adamw", [RT_LAMB] = "lamb" };
+    static const char *const name[] = { [RT_SGD] = "sgd",
+                                        [RT_ADAM] = "adam",
+                                        [RT_ADAMW] = "adamw",
+                                        [RT_LAMB] = "lamb",
+                                        [RT_ADAFACTOR] = "adafactor" };
     return name[kind];
 }
 
@@ -94,6 +97,8 @@ double rt_hyper(const RtTrain *t, const char *name)
 
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES])
 {
+    if (t->optimizer == RT_ADAFACTOR)
+        return rt_adafactor_states(state);
     state[0] = (RtStateTensor){ .name = "m" };
     state[1] = (RtStateTensor){ .name = "v" };
     return t->optimizer == RT_SGD ? rt_hyper(t, "momentum") != 0 : 2;

@@ -8,9 +8,18 @@
 
 static int pieces_of(RtPiece all) { return (int)((all.to - all.from + RT_PIECE - 1) / RT_PIECE); }
 
-/* Counts tensors and pieces, and fills them in where there is room. */
-static void list(const RtModel *m, RtTensors *to, bool fill)
+static int matrices_of(const RtParam *q)
 {
+    int n = q->rank < 2 ? 0 : 1;
+    for (int i = 0; i + 2 < q->rank; i++)
+        n *= (int)q->shape[i];
+    return n;
+}
+
+/* Counts tensors and pieces, and fills them in where there is room. Returns how many matrices. */
+static int list(const RtModel *m, RtTensors *to, bool fill)
+{
+    int matrices = 0;
     to->n = to->n_pieces = 0;
     for (int i = 0; i < m->n_params; i++) {
         const RtParam *q = &m->params[i];
@@ -18,7 +27,9 @@ static void list(const RtModel *m, RtTensors *to, bool fill)
             const RtPiece all = rt_param_piece(m, q, r);
             if (all.rate == 0)
                 continue;
-            const RtTensor t = { i, r, all, to->n_pieces, pieces_of(all) };
+            const RtTensor t = {
+                i, r, all, to->n_pieces, pieces_of(all), matrices, matrices_of(q)
+            };
             for (int k = 0; fill && k < t.n; k++) {
                 RtPiece *piece = &to->pieces[t.first + k];
                 *piece = all;
@@ -30,8 +41,10 @@ static void list(const RtModel *m, RtTensors *to, bool fill)
                 to->at[to->n] = t;
             to->n++;
             to->n_pieces += t.n;
+            matrices += t.matrices;
         }
     }
+    return matrices;
 }
 
 RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind)
@@ -39,12 +52,13 @@ RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind)
     if (!rt_optim_is_tensorwise(kind))
         return NULL;
     RtTensors *all = rt_alloc(sizeof *all, "the table of parameters");
-    list(m, all, false);
+    const int matrices = list(m, all, false);
     all->at = rt_alloc((size_t)(all->n + 1) * sizeof *all->at, "the table of parameters");
     all->pieces = rt_alloc((size_t)(all->n_pieces + 1) * sizeof *all->pieces,
                            "the table of parameters");
     all->owner = rt_alloc((size_t)(all->n_pieces + 1) * sizeof(int), "the table of parameters");
     all->factor = rt_alloc((size_t)(all->n + 1) * sizeof(double), "the table of parameters");
+    all->means = rt_alloc((size_t)(matrices + 1) * sizeof(double), "the table of parameters");
     for (int i = 0; i < RT_TENSOR_SUMS; i++)
         all->sums[i] = rt_alloc((size_t)(all->n_pieces + 1) * sizeof(double), "the sums of norms");
     list(m, all, true);
@@ -57,6 +71,7 @@ void rt_tensors_free(RtTensors *all)
         return;
     for (int i = 0; i < RT_TENSOR_SUMS; i++)
         rt_free(all->sums[i]);
+    rt_free(all->means);
     rt_free(all->factor);
     rt_free(all->owner);
     rt_free(all->pieces);

@@ -9,8 +9,9 @@
 typedef struct {
     int param; /* row of the parameter table, and which repetition of it: */
     ptrdiff_t repeat;
-    RtPiece all;  /* its elements, and the numbers they are updated with */
-    int first, n; /* its pieces */
+    RtPiece all;          /* its elements, and the numbers they are updated with */
+    int first, n;         /* its pieces */
+    int matrix, matrices; /* those of its last two axes, 0 of a vector; the first in .means */
 } RtTensor;
 
 enum { RT_TENSOR_SUMS = 2 };
@@ -22,6 +23,7 @@ struct RtTensors { /* in the order of the table; those that stay as they are not
     int n_pieces;
     int *owner;                   /* the tensor of each piece */
     double *factor;               /* one per tensor, for what an update finds out about it */
+    double *means;                /* one per matrix */
     double *sums[RT_TENSOR_SUMS]; /* one per piece each, for what an update adds up */
 };
 

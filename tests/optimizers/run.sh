@@ -37,4 +37,5 @@ trains() {
 }
 for p in fp32 fp64 bf16; do
     trains lamb 'lamb(lr: 0.02)' $p 0.5
+    trains adafactor 'adafactor(lr: 0.05)' $p 0.5
 done

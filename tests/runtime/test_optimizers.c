@@ -7,7 +7,7 @@
 #include "cm.h"
 #include "run.h"
 
-enum { OPTIMIZER_ELEMS = 60 };
+enum { OPTIMIZER_ELEMS = 84 };
 #include "optimizers.h"
 
 /* As PARAMS of tests/torch/optimizers.py. */
@@ -27,8 +27,9 @@ static const RtParam params[] = {
       .rank = 2,
       .shape = { 4, 3 },
       .at = 40 },
-    { .path = "b", .role = RT_BIAS, .rank = 1, .shape = { 5 }, .at = 52 },
-    { .path = "zero", .role = RT_BIAS, .rank = 1, .shape = { 3 }, .at = 57 },
+    { .path = "cube", .decay = true, .rank = 3, .shape = { 2, 3, 4 }, .at = 52 },
+    { .path = "b", .role = RT_BIAS, .rank = 1, .shape = { 5 }, .at = 76 },
+    { .path = "zero", .role = RT_BIAS, .rank = 1, .shape = { 3 }, .at = 81 },
 };
 /* Larger than a piece, and not a multiple of it; with a constant behind it. */
 enum { ROWS = 301, COLS = 257, LARGE = ROWS * COLS, N = LARGE + 40 };
@@ -60,7 +61,7 @@ static Fixture *fixture(RtType real, RtType compute, RtTrain t, bool small)
     f->model = (RtModel){ .real = real,
                           .compute = compute,
                           .params = small ? params : large,
-                          .n_params = small ? 6 : 4,
+                          .n_params = small ? 7 : 4,
                           .n_elems = small ? OPTIMIZER_ELEMS : N,
                           .groups = groups,
                           .n_groups = small ? 0 : 2 };
@@ -127,6 +128,7 @@ static void update(Fixture *f, RtStep *s)
 {
     switch (f->opt.train.optimizer) {
     case RT_LAMB: rt_update_lamb(&f->run, s); break;
+    case RT_ADAFACTOR: rt_update_adafactor(&f->run, s); break;
     default: fail_msg("no such optimizer");
     }
     f->state.ema_moved = false;
@@ -149,7 +151,7 @@ static void as_pytorch(void **unused)
         for (RtType real = RT_F32; real <= RT_F64; real++) {
             const OptimizerCase *c = &optimizer_cases[k];
             Fixture *f = fixture(real, real, c->train, true);
-            start(f, 57);
+            start(f, 81);
             for (int at = 0; at < 3; at++) {
                 updates(f, steps[at], steps[at + 1]);
                 for (ptrdiff_t i = 0; i < OPTIMIZER_ELEMS; i++)

@@ -19,10 +19,11 @@ typedef struct {
 
 static const OptimizerCase optimizer_cases[] = {
 '''
-# Name, shape, weight decay applies: as `optimizer_params` of test_optimizers.c has them. Tall, wide,
-# square in two repetitions of a stack, an embedding, two biases of which one begins at 0.
+# Name, shape, weight decay applies: as `params` of test_optimizers.c has them. Tall, wide, square in
+# two repetitions of a stack, an embedding, two matrices in one, two biases: one begins at 0.
 PARAMS = [("wide", (2, 5), True), ("h.0", (3, 3), True), ("h.1", (3, 3), True),
-          ("tall", (6, 2), True), ("table", (4, 3), True), ("b", (5,), False), ("zero", (3,), False)]
+          ("tall", (6, 2), True), ("table", (4, 3), True), ("cube", (2, 3, 4), True),
+          ("b", (5,), False), ("zero", (3,), False)]
 STEPS = (1, 10, 100)
 
 
@@ -81,6 +82,13 @@ def row(name, fields, optimizers):
     return f'{{ "{name}", {{ {fields} }}, {{\n{text}  }} }},\n'
 
 
+def split(kind, params, weight_decay, **arguments):
+    """One of PyTorch's, with decay for those that have it."""
+    return [kind([{"params": [p for p, row in zip(params, PARAMS) if row[2] == decays],
+                   "weight_decay": weight_decay if decays else 0} for decays in (True, False)],
+                 **arguments)]
+
+
 def hypers(**numbers):
     rows = ", ".join(f'{{ "{k.replace("_", "-")}", {v!r}, 0, 1e30 }}' for k, v in numbers.items())
     return f".hyper = {{ {rows} }}, .n_hypers = {len(numbers)}"
@@ -93,6 +101,12 @@ def main():
         text += row(f"lamb, eps {eps}, decay {decay}",
                     fields + hypers(beta1=0.9, beta2=0.99, eps=eps),
                     lambda p: [Lamb(p, 0.01, (0.9, 0.99), eps, decay)])
+    for eps, d, decay in (((None, 1e-3), 1.0, 0.0), ((1e-2, 0.1), 1.2, 0.1)):
+        fields = f".optimizer = RT_ADAFACTOR, .lr = 0.03, .weight_decay = {decay}, "
+        text += row(f"adafactor, eps {eps}, d {d}, decay {decay}",
+                    fields + hypers(beta2_decay=-0.8, eps1=eps[0] or 0, eps2=eps[1], d=d),
+                    lambda p: split(torch.optim.Adafactor, p, lr=0.03, eps=eps, d=d,
+                                    weight_decay=decay))
     OUT.write_text(text + "};\n/* clang-format on */\n")
 
 
