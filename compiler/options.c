@@ -44,8 +44,6 @@ static const Row table[] = {
       "compute the logits N rows at a time; 0: all; 512 where they are large" },
     { "--recompute", "WHAT", KIND_TEXT, AT(recompute), NULL, 0,
       "by the backward pass: none, auto, blocks or budget:6GiB" },
-    { "--trace", NULL, KIND_FLAG, AT(trace), NULL, 0,
-      "the program prints the range of each value, step by step" },
     { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory|recompute", EXPLAIN_MEMORY,
       "where the memory goes; what is computed again to save some, and its cost" },
     { "--dims", "NAME=SIZE", KIND_LIST, AT(dims), NULL, 0,
@@ -274,7 +272,6 @@ static const char *command_of(Context *cx, const Options *opt)
         text_add(&t, " --head-rows=%ld", opt->head_rows);
     if (opt->recompute)
         text_add(&t, " --recompute=%s", opt->recompute);
-    text_put(&t, opt->trace ? " --trace" : "");
     text_put(&t, opt->unoptimised ? " -O0" : "");
     for (int i = 0; i < opt->skip.len; i++)
         text_add(&t, " --skip=%s", opt->skip.at[i]);

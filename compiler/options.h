@@ -27,7 +27,6 @@ typedef struct {
     bool ir;                         /* the input is IR text */
     int precision;                   /* Precision */
     const char *recompute;           /* --recompute, or NULL */
-    bool trace;                      /* --trace */
     int explain;                     /* ExplainKind */
     TextList dims;                   /* --dims: "T=128" */
     long head_rows;                  /* -1: as the train block says */

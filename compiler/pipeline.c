@@ -415,7 +415,7 @@ static void run_plan(Run *r)
 
 static void run_emit(Run *r)
 {
-    const EmitOptions opt = { r->opt->command, GRADCC_VERSION, r->opt->trace };
+    const EmitOptions opt = { r->opt->command, GRADCC_VERSION };
     r->target->emit(r->out, r->kernels, &opt);
 }
 

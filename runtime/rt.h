@@ -240,8 +240,17 @@ typedef struct {                          /* the train block: defaults of the fl
     const char *where;
 } RtTrain;
 
+typedef struct {                      /* a step of training, for --replay */
+    int number;                       /* in the emitted file */
+    bool backward;                    /* of the backward pass */
+    const char *loops[RT_MAX_STACKS]; /* it stands in: "h" of h.3, outermost first */
+    const char *where, *how;          /* line of the model; "h = tanh(x)" */
+    const char *reads; /* "z[i-1], param h.*.norm.weight": values of a repetition, and others */
+} RtStepRow;
+
 typedef struct RtRun RtRun;
 typedef struct RtStep RtStep;
+typedef struct RtCheck RtCheck; /* core/check.c */
 
 typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
 
@@ -269,6 +278,8 @@ typedef struct {
     int n_metrics;
     const RtObjective *objectives;
     int n_objectives;
+    const RtStepRow *steps; /* of an update, by number */
+    int n_steps;
     RtTrain train;
 
     /* dims: values in the order of .dims */
@@ -299,6 +310,7 @@ struct RtStep {                 /* device memory on a GPU */
     double lr;                  /* of this update */
     int64_t applied;            /* updates applied before this one */
     double scale;               /* of loss and gradients, for fp16; 0 reads as 1, none */
+    RtCheck *check;             /* NULL, or what looks at each value (--replay, --trace) */
 };
 
 struct RtRun { /* the part that emitted code sees */
@@ -394,8 +406,32 @@ void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *
 /* Everything a program does, by its command line; the exit code. */
 int rt_main(const RtModel *model, int argc, char **argv);
 
-/* trace.c, for files emitted with --trace: a line about a value that a step wrote, to stderr */
-void rt_trace_f32(int step, const char *name, const char *shape, const float *at, ptrdiff_t n);
-void rt_trace_f64(int step, const char *name, const char *shape, const double *at, ptrdiff_t n);
+/* check.c: a look at the n elements that a step of the file wrote at `at`, and at a grid of them,
+   { n, stride } per axis, as in RT_CHECK_GRID(s, 7, "d_qkv", d_qkv, { B*T, 3*C }, { C, 1 }); in
+   which repetition of a loop of that depth the steps to come are. All three test one pointer and do
+   nothing, unless a step is replayed or traced. */
+#define RT_CHECK(s, step, name, at, n) RT_CHECK_GRID(s, step, name, at, { n, 1 })
+#define RT_CHECK_GRID(s, step, name, at, ...)                                                      \
+    do                                                                                             \
+        if ((s)->check)                                                                            \
+            rt_check_values((s)->check, step, name, RT_TYPE_AT(at), at,                            \
+                            &(RtGrid){ { __VA_ARGS__ } });                                         \
+    while (0)
+#define RT_TYPE_AT(at) _Generic(*(at), float : RT_F32, double : RT_F64, rt_bf16 : RT_BF16)
+#define RT_REPETITION(s, depth, i)                                                                 \
+    do                                                                                             \
+        if ((s)->check)                                                                            \
+            rt_check_repetition((s)->check, depth, i);                                             \
+    while (0)
+
+typedef struct {
+    struct {
+        ptrdiff_t n, step; /* elements; step 0: no such axis */
+    } axis[RT_MAX_RANK];
+} RtGrid;
+/* type: RT_BF16 stands for both types of 16 bits. */
+void rt_check_values(RtCheck *check, int step, const char *name, RtType type, const void *at,
+                     const RtGrid *g);
+void rt_check_repetition(RtCheck *check, int depth, ptrdiff_t i);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "rt.h"
 
-/* ---- core/base.c: memory, files, messages, time --------------------------------------------- */
+/* ---- core/base.c: memory, files, messages, time ---------------------------------------------- */
 
 /* All allocation and file I/O goes through these two tables, so that tests can inject faults:
    RT_FAULT=alloc:N, io:CALL:N:ERRNO, io:short, io:eintr, io:kill:N (see base.c). */
@@ -63,7 +63,7 @@ void *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
 int rt_write_atomic(const char *path, const void *data, size_t len);
 
-/* ---- data: readers and order ---------------------------------------------------------------- */
+/* ---- data: readers and order ----------------------------------------------------------------- */
 
 typedef struct RtData RtData; /* an open data set */
 typedef enum { RT_SPLIT_TRAIN, RT_SPLIT_VAL } RtSplit;
@@ -86,6 +86,8 @@ void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdif
 int rt_data_tails(const RtData *d, RtSplit split);
 ptrdiff_t rt_data_tail(const RtData *d, RtSplit split, int i);
 void rt_data_fill_tail(RtData *d, RtSplit split, int i, void *const *inputs);
+int64_t rt_data_index(const RtData *d, uint64_t seed,
+                      int64_t i);           /* of sample i of a training run */
 const char *rt_data_vocab(const RtData *d); /* JSON array of strings, NULL = none */
 /* Tokens of a text; -1: a character outside the vocabulary. */
 int64_t rt_data_encode(const RtData *d, const char *text, int32_t *ids, int64_t cap);
@@ -110,7 +112,7 @@ RtProducts rt_products_choose(RtProducts stored);
 RtProducts rt_products_now(void); /* never unset */
 bool rt_products_are_native(void);
 
-/* ---- checkpoint ----------------------------------------------------------------------------- */
+/* ---- checkpoint ------------------------------------------------------------------------------ */
 
 typedef struct {                       /* what a checkpoint holds besides tensors */
     int64_t step;                      /* position: updates done, applied or skipped */
@@ -157,7 +159,7 @@ bool rt_checkpoint_exists(const char *dir); /* any, damaged or not */
 /* Removes left-over temporary folders, with a message; not the one that was loaded (or NULL). */
 void rt_checkpoint_clean(const char *dir, const char *loaded);
 
-/* ---- core/params.c: the flat buffer by name ------------------------------------------------- */
+/* ---- core/params.c: the flat buffer by name -------------------------------------------------- */
 
 enum { RT_NAME_TEXT = 512 }; /* longest logical name, with its NUL */
 
@@ -177,7 +179,7 @@ void rt_params_copy(RtRun *run);                   /* p16 from p; the optimizer 
 const char *rt_products_name(RtProducts products); /* "native", "unpack", "unset" */
 RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
 
-/* ---- optim/: schedules and updates ---------------------------------------------------------- */
+/* ---- optim/: schedules and updates ----------------------------------------------------------- */
 
 typedef struct { /* elements from..to-1 of the flat buffer, all updated with the same numbers */
     ptrdiff_t from, to;
@@ -218,7 +220,7 @@ typedef struct RtState RtState;
 bool rt_scale_skips(const RtState *state);          /* an update that is not finite, or stops */
 void rt_scale_advance(RtState *state, bool finite); /* to the scale of the next update */
 
-/* ---- core/options.c, help.c, config.c: settings --------------------------------------------- */
+/* ---- core/options.c, help.c, config.c: settings ---------------------------------------------- */
 
 enum { RT_MAX_OPTIONS = 128 }; /* rows of the option table and numbers of the optimizer */
 
@@ -233,6 +235,8 @@ typedef struct {
     uint64_t dims_given;         /* bit i: dim i was given */
     int64_t threads;             /* 0 = what the machine offers */
     const char *resume;          /* "none", "auto" or a path */
+    const char *replay;          /* directory of a capsule, "auto" or "none" */
+    bool trace;                  /* a line for each value that a step writes */
     bool dry_run, force;         /* tell and stop; start whatever memory says */
     const char *checkpoint;      /* eval, generate: NULL = newest of the run */
     bool average;                /* the same: the average of the weights instead of them */
@@ -290,7 +294,7 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
 /* eval and generate: the checkpoint they work on, its settings taken over and settled. */
 const char *rt_config_load(const RtModel *m, RtOptions *o, RtCheckpoint *c);
 
-/* ---- core/run.c: one model with its buffers ------------------------------------------------- */
+/* ---- core/run.c: one model with its buffers -------------------------------------------------- */
 
 typedef struct {                 /* means of all slots over a data set or update */
     double mean[RT_MAX_SLOTS];   /* NAN where the count is 0 */
@@ -325,6 +329,7 @@ struct RtState {
     double scale;                     /* of the loss; 0 = none */
     int64_t tracker;                  /* finite updates since it changed */
     int64_t stuck;                    /* updates skipped in a row with no lower scale left */
+    RtCheck *check;                   /* looks at each value of the steps to come, or NULL */
 };
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
@@ -352,18 +357,30 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
 /* Before a run is created: training prints what it takes; what does not fit ends the program. */
 void rt_memory_check(const RtModel *m, const RtOptions *o, int use);
 
-/* ---- core/trace.c ---------------------------------------------------------------------------- */
+/* ---- core/check.c: a step looked at value by value ------------------------------------------- */
 
-typedef struct { /* the first value of the update that is not finite; while none is, the last one */
-    const char *name, *shape;
-    int step; /* of the emitted file */
-    bool bad;
-} RtTraced;
+RtCheck *rt_check_create(const RtRun *run,
+                         bool trace); /* trace: a line for each value, to stderr */
+void rt_check_free(RtCheck *check);
+void rt_check_begin(RtCheck *check);            /* an update; its inputs and parameters are there */
+void rt_check_micro(RtCheck *check, int micro); /* one of its micro-steps */
+/* Lines about the first value of the update that is not finite, without the last line end. */
+const char *rt_check_report(const RtCheck *check);
 
-void rt_trace_begin(void);           /* another update */
-const RtTraced *rt_trace_seen(void); /* NULL: the program was not emitted with --trace */
+/* ---- core/replay.c: the step that was not finite, kept and run again ------------------------- */
 
-/* ---- core/log.c: what a person and a program read ------------------------------------------- */
+/* Saves DIR as it was before step s, with capsule.json: what that step was. before: of that time.
+   0, or -1 after a warning. */
+int rt_capsule_save(RtRun *run, const RtState *before, const RtStep *s, const RtMeans *means,
+                    const char *dir);
+/* Names of parameters whose gradient is not finite, the first three. */
+const char *rt_bad_parameters(const RtRun *run);
+/* Runs the step to come once more, each value looked at: the report. It must not have been finite;
+   what it changes this time is of no use any more. */
+const char *rt_replay_report(RtRun *run);
+int rt_do_replay(const RtModel *m, RtOptions *o); /* --replay; the exit code */
+
+/* ---- core/log.c: what a person and a program read -------------------------------------------- */
 
 typedef struct {
     int fd;                              /* metrics.jsonl, -1 = none */
@@ -404,12 +421,12 @@ void rt_threads_set(RtOptions *o); /* --threads, or what the machine offers */
    false = only where a run left a lock file. false: there is none, nothing is locked. */
 bool rt_lock_take(const char *dir, bool create);
 
-/* ---- core/signal.c -------------------------------------------------------------------------- */
+/* ---- core/signal.c --------------------------------------------------------------------------- */
 
 void rt_signal_catch(void);  /* SIGINT, SIGTERM, SIGUSR1 */
 int rt_signal_pending(void); /* signal number, 0 = none */
 
-/* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------ */
+/* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------- */
 
 const char *rt_generate_possible(const RtModel *m); /* NULL, or why it is not */
 /* The sub-commands eval and generate; the exit code. */

@@ -122,51 +122,6 @@ static const char *call_text(Function *f, const Step *s)
     return t.at;
 }
 
-/* Elements that a step writes through argument a. */
-static const Dim *elements_written(Function *f, const Step *s, int a)
-{
-    Dims *ds = f->e->p->dims;
-    const Kernel *k = s->kernel;
-    const Dim *n = dim_one(f->e);
-    if (k->kind != KERNEL_MAP)
-        return type_elems(ds, operand_type(f, &s->operands[a]));
-    for (int i = 0; i < k->effects.len; i++) {
-        if (k->effects.at[i].access.arg != a)
-            continue;
-        for (int x = 0; x < k->n_axes; x++)
-            if (!dim_is(k->effects.at[i].access.stride[x], 0))
-                n = dim_mul(ds, n, k->axis[x]);
-        break;
-    }
-    return n;
-}
-
-/* rt_trace_f32(3, "h", "[B,O]", h, n.B*O); for each real value that the step wrote */
-static void trace_step(Function *f, const Step *s)
-{
-    Emitter *e = f->e;
-    for (int i = 0; i < s->kernel->args.len; i++) {
-        const Operand *o = &s->operands[i];
-        const KernelArg *arg = &s->kernel->args.at[i];
-        const BufKind kind = o->buffer->kind;
-        if (!arg->written || arg->dtype != e->p->real || kind == BUF_SUM || kind == BUF_COUNT
-            || strncmp(o->buffer->name, "work_", 5) == 0)
-            continue;
-        const Dim *n = elements_written(f, s, i);
-        const Type *type = operand_type(f, o);
-        const char *shape = dim_same(n, type_elems(e->p->dims, type))
-                                ? emit_shape(e, type)
-                                : emit_format(e, "%s of it", dim_text(e->cx, n));
-        Text t = text_new(e->cx->scratch);
-        emit_call(&t, INDENT, emit_format(e, "rt_trace_%s(", e->suffix),
-                  (const char *[]){ emit_format(e, "%d", s->number),
-                                    emit_string(e, o->buffer->name), emit_string(e, shape),
-                                    operand_text(f, o), dim_c(&f->dims, n) },
-                  5, ");");
-        vec_push(e->cx->scratch, &f->rows, ((Row){ .left = t.at }));
-    }
-}
-
 /* Does another of the steps work on a line of this one? */
 static bool shares_line(Emitter *e, const Steps *steps, const Step *s)
 {
@@ -429,12 +384,14 @@ static void write_rows(Function *f, Text *t)
     bool beside = true;
     size_t column = 0;
     for (int i = 0; i < f->rows.len; i++) {
-        const size_t len = strlen(f->rows.at[i].left);
+        const size_t len = f->rows.at[i].check ? 0 : strlen(f->rows.at[i].left);
         column = len > column ? len : column;
     }
     for (int i = 0; i < f->rows.len; i++)
-        beside = beside && strchr(f->rows.at[i].left, '\n') == NULL && f->rows.at[i].comment
-                 && column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS;
+        beside = beside
+                 && (f->rows.at[i].check
+                     || (strchr(f->rows.at[i].left, '\n') == NULL && f->rows.at[i].comment
+                         && column + 8 + strlen(f->rows.at[i].comment) <= COLUMNS));
     for (int i = 0; i < f->rows.len; i++) {
         const Row *r = &f->rows.at[i];
         text_put(t, r->heading ? r->heading : "");
@@ -501,8 +458,8 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
             write_loop(f, s);
         else
             vec_push(a, &f->rows, step_row(f, steps, i));
-        if (s->kernel && e->opt->trace)
-            trace_step(f, s);
+        if (s->kernel && f->r == e->kp->train)
+            check_step(f, s);
     }
     for (int i = 0; i < dims_count(e->p->dims); i++)
         f->head->n = f->head->n || f->dims.used[i];
@@ -515,6 +472,7 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
                  routine_plan_function(e, f->r));
     emit_aligned(e->out, f->pointers.at, 48);
     text_put(e->out, (plan || f->pointers.len) && f->rows.len ? "\n" : "");
+    check_repetition(f);
     write_rows(f, e->out);
     text_put(e->out, "}\n\n");
 }

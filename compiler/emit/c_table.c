@@ -384,7 +384,7 @@ static void write_train(Emitter *e)
     text_add(o, "        .where = %s,\n    },\n", where(e, t->span));
 }
 
-static void write_model(Emitter *e, int n_dims, bool check)
+static void write_model(Emitter *e, int n_dims, bool check, bool steps)
 {
     const Source *s = source_of(e->cx, e->p->file);
     const Program *p = e->p;
@@ -421,6 +421,8 @@ static void write_model(Emitter *e, int n_dims, bool check)
         text_add(o, "    .metrics = %s_metrics, .n_metrics = %d,\n", m, p->metrics.len);
     if (e->kp->train)
         text_add(o, "    .objectives = %s_objectives, .n_objectives = 1,\n", m);
+    if (steps)
+        text_add(o, "    .steps = %s_steps, .n_steps = %d,\n", m, e->steps.len);
     write_train(e);
     if (check)
         text_add(o, "    .check_dims = %s_check_dims,\n", m);
@@ -458,7 +460,8 @@ void c_table(Emitter *e)
     write_ranges(e);
     write_arena(e);
     write_metric_values(e);
-    write_model(e, n_dims, check);
+    const bool steps = c_steps(e);
+    write_model(e, n_dims, check, steps);
     text_add(e->out,
              "\n#ifndef RT_LIBRARY\nint main(int argc, char **argv)\n{\n"
              "    return rt_main(&%s, argc, argv);\n}\n#endif\n",

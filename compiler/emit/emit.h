@@ -11,7 +11,6 @@
 typedef struct {
     const char *command; /* "gradcc --emit=c models/tiny.model" */
     const char *version; /* of gradcc */
-    bool trace;          /* a line about each value, after each step */
 } EmitOptions;
 
 /* A language that programs are emitted in. The pipeline calls through it. */

@@ -17,6 +17,11 @@ struct Names {
     Map *taken;         /* interned name -> itself */
 };
 
+typedef struct { /* of the table of steps */
+    int step;
+    const char *text;
+} StepRow;
+
 typedef struct {
     Context *cx;
     KernelProgram *kp;
@@ -36,7 +41,8 @@ typedef struct {
     Map *field;                   /* arena Buffer -> its name in the plan struct */
     Map *call_dims;               /* Kernel -> KernelHead */
     Map *group_list;              /* "0, 1, 1", groups of repetitions -> its array */
-    Map *loops; /* Step of a loop -> LoopFunction, for its twin in another routine */
+    Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
+    VEC(StepRow) steps; /* of training */
 } Emitter;
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
@@ -138,6 +144,7 @@ void c_step(Emitter *e);                  /* c_update.c: section 7 */
 const char *c_schedule_prose(Emitter *e); /* c_schedule.c: how the rate runs, a sentence */
 void c_rate(Emitter *e);                  /* the function of a rate that is a formula */
 void c_schedule_rows(Emitter *e);         /* of .train */
+bool c_steps(Emitter *e);                 /* c_check.c: its table of steps; false: none */
 void c_table(Emitter *e);                 /* c_table.c: section 8 */
 
 /* Names of what a routine is called in the file: "Plan", "chargpt_plan", "chargpt_forward". */

@@ -1,4 +1,5 @@
-/* step.h -- what c_step.c (functions of steps) and c_operand.c (their pointers) share. */
+/* step.h -- what c_step.c (functions of steps), c_operand.c (their pointers) and c_check.c (a look
+ * at what they wrote) share. */
 #ifndef GRADCC_EMIT_STEP_H
 #define GRADCC_EMIT_STEP_H
 
@@ -7,6 +8,7 @@
 typedef struct { /* a call and what is said of it */
     const char *left, *comment;
     const char *heading; /* lines of the model above it, or NULL */
+    bool check;          /* RT_CHECK of the call before */
 } Row;
 
 /* A function under construction: the steps of a routine, or of the body of a loop. */
@@ -35,6 +37,9 @@ void operands_declare(Function *f, const Steps *steps, bool backward);
 /* What an operand is in one iteration: without the axes that its loops run along. */
 const Type *operand_type(Function *f, const Operand *o);
 const char *operand_text(Function *f, const Operand *o); /* as an argument of a call */
+/* c_check.c: a line for each value that the step writes; which repetition it is. */
+void check_step(Function *f, const Step *s);
+void check_repetition(Function *f);
 /* c_params.c: the first element of a parameter in the flat buffer. */
 const char *c_param_start(Emitter *e, int index);
 

@@ -171,12 +171,14 @@ void rt_begin_step(RtRun *run, RtStep *s)
                    .factor = 1,
                    .lr = rt_schedule_lr(t, state->applied),
                    .applied = state->applied,
-                   .scale = state->scale > 0 ? state->scale : 1 };
+                   .scale = state->scale > 0 ? state->scale : 1,
+                   .check = state->check };
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     run->micro_steps = (int)t->accumulate;
-    rt_trace_begin();
     rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples, (ptrdiff_t)t->batch,
                  state->rows);
+    if (s->check)
+        rt_check_begin(s->check);
 }
 
 void rt_begin_micro(RtRun *run, RtStep *s, int micro)
@@ -188,6 +190,8 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
     for (int i = 0; i < run->model->n_inputs; i++)
         run->inputs[i] = (const char *)state->rows[i]
                          + (size_t)(micro * n * state->row_elems[i]) * input_bytes(run->model, i);
+    if (s->check)
+        rt_check_micro(s->check, micro);
 }
 
 void rt_seed_losses(RtRun *run, RtStep *s)

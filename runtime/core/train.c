@@ -26,8 +26,10 @@ typedef struct {
     int64_t best_step;        /* -1 = before this process */
     int64_t validated, saved; /* last step that was, -1 = none */
     double val_loss;
-    int failures; /* of saving, in a row */
-    bool locked;  /* the run directory is ours */
+    int failures;           /* of saving, in a row */
+    bool skipping;          /* the step before was skipped */
+    double capsule_seconds; /* spent on saving states before skipped steps */
+    bool locked;            /* the run directory is ours */
 } Train;
 
 /* ---- where to begin ------------------------------------------------------------------------- */
@@ -343,50 +345,8 @@ static void print_go_on(const Train *t, bool more_steps)
     rt_free(own);
 }
 
-/* Parameters whose gradient is not finite, the first three, for the message. */
-static void bad_gradients(const RtRun *run, char *text, size_t cap)
-{
-    const RtModel *m = run->model;
-    char name[RT_NAME_TEXT];
-    size_t at = 0;
-    int found = 0;
-    for (int i = 0; i < m->n_params; i++)
-        for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
-            const ptrdiff_t from = rt_param_at(&m->params[i], k);
-            double bad = 0;
-            for (ptrdiff_t j = from; j < from + rt_param_elems(&m->params[i]); j++)
-                bad += (m->real == RT_F64 ? ((const double *)run->d_p)[j]
-                                          : (double)((const float *)run->d_p)[j])
-                       * 0;
-            if (bad == 0)
-                continue;
-            if (found++ < 3 && at + RT_NAME_TEXT < cap)
-                at += (size_t)snprintf(text + at, cap - at, "%s%s (%s)", found > 1 ? ", " : "",
-                                       rt_param_name(&m->params[i], k, name), m->params[i].where);
-            at = at < cap ? at : cap - 1; /* cut */
-        }
-    if (found > 3)
-        snprintf(text + at, cap - at, " and %d more", found - 3);
-    if (found == 0)
-        snprintf(text, cap, "none");
-}
-
-/* Which value was the first that was not finite, or how to learn it; kept by rt_keep. */
-static const char *first_bad(const Train *t, const char *crash)
-{
-    const RtTraced *seen = rt_trace_seen();
-    if (seen && seen->bad)
-        return rt_keep(
-            rt_printf("\nthe first value that is not finite: %s%s, step %d of the emitted "
-                      "file",
-                      seen->name, seen->shape, seen->step));
-    if (seen || !crash)
-        return "";
-    return rt_keep(
-        rt_printf("\nhint: compiled with gradcc --trace too, the program names the first "
-                  "value that is not finite: %s --resume %s --out none",
-                  shell_word(t->o->program), shell_word(crash)));
-}
+/* nan has a sign that says nothing. */
+static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
 
 /* Of updates that were skipped before this one; kept by rt_keep. */
 static const char *skips_text(const RtState *state)
@@ -406,29 +366,56 @@ static void warn_skipped(const RtState *state, const RtStep *s, const RtMeans *m
         rt_warn(
             "step %lld is skipped: the loss is %g and gradients at loss scale %g are not finite; "
             "the scale is %g now",
-            step, means->loss, s->scale, state->scale);
+            step, shown(means->loss), s->scale, state->scale);
     else
         rt_warn("step %lld is skipped: the loss is %g and gradients are not finite (%lld in a row; "
                 "%lld stop the run)",
-                step, means->loss, (long long)state->stuck, (long long)state->opt->max_skips);
+                step, shown(means->loss), (long long)state->stuck,
+                (long long)state->opt->max_skips);
 }
 
-__attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtMeans *means)
+/* What --replay needs, in crash/; NULL: it is not there. */
+static const char *save_capsule(Train *t, const RtState *before, const RtStep *s,
+                                const RtMeans *means)
+{
+    if (!t->dir)
+        return NULL;
+    const char *dir = rt_keep(rt_printf("%s/crash", t->dir));
+    make_directories(dir);
+    return rt_capsule_save(t->run, before, s, means, dir) == 0 ? dir : NULL;
+}
+
+__attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
+                                                     const RtMeans *means)
 {
     RtState *state = t->run->state;
-    char bad[4 * RT_NAME_TEXT];
-    bad_gradients(t->run, bad, sizeof bad);
-    char *dir = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
-    if (dir)
-        make_directories(dir);
-    const bool saved = dir && rt_run_save(t->run, dir) == 0;
+    const char *bad = rt_bad_parameters(t->run), *dir = save_capsule(t, state, s, means);
+    const char *again = dir ? rt_keep(rt_printf("\nhint: %s --replay %s runs that step again; "
+                                                "--trace prints every value",
+                                                shell_word(t->o->program), shell_word(dir)))
+                            : "";
+    const char *skips = skips_text(state);
+    const long long step = (long long)state->step + 1;
     rt_fail(RT_EXIT_FAIL,
             "step %lld: the loss is %g and gradients that are not finite: %s\n%s"
-            "the parameters are as before the step; %s%s\nhint: a lower --lr, a longer --warmup; "
-            "log, sqrt or division at 0 in the model%s",
-            (long long)state->step + 1, means->loss, bad, skips_text(state),
-            saved ? "saved in " : "nothing was saved", saved ? dir : "",
-            first_bad(t, saved ? dir : NULL));
+            "the parameters are as before the step; %s%s\n%s\nhint: a lower --lr, a longer "
+            "--warmup; log, sqrt or division at 0 in the model%s",
+            step, shown(means->loss), bad, skips, dir ? "saved in " : "nothing was saved",
+            dir ? dir : "", rt_replay_report(t->run), again);
+}
+
+/* Of skipped updates the first of a row is kept, for at most a hundredth of the time. */
+static void skip_nonfinite(Train *t, const RtState *before, const RtStep *s, const RtMeans *means)
+{
+    const double start = rt_now(), used = t->capsule_seconds;
+    warn_skipped(t->run->state, s, means);
+    if (t->skipping || (used > 0 && used > 0.01 * (start - t->o->started)))
+        return;
+    const char *dir = save_capsule(t, before, s, means);
+    t->capsule_seconds += rt_now() - start;
+    if (dir)
+        rt_log_say(&t->log, "note     %s --replay %s runs that step again and names the value",
+                   shell_word(t->o->program), shell_word(dir));
 }
 
 static int stop_by_signal(Train *t, int number)
@@ -516,6 +503,7 @@ static void prepare(Train *t)
         exit(rt_end(0));
 
     t->run = rt_run_create(m, o, t->data, use);
+    t->run->state->check = o->trace ? rt_check_create(t->run, true) : NULL;
     const char *loaded = NULL;
     if (t->from) {
         RtCheckpoint c = { .best_val = NAN, .scale = NAN };
@@ -545,6 +533,7 @@ static void prepare(Train *t)
 static void clean_up(Train *t)
 {
     rt_log_close(&t->log);
+    rt_check_free(t->run->state->check);
     rt_run_free(t->run);
     rt_data_close(t->data);
 }
@@ -553,6 +542,8 @@ static int train(const RtModel *m, RtOptions *o)
 {
     if (!m->step)
         rt_fail(RT_EXIT_USAGE, "%s has no loss to train on", m->name);
+    if (strcmp(o->replay, "none") != 0)
+        return rt_do_replay(m, o);
     Train t = { .m = m, .o = o, .best_step = -1, .validated = -1, .saved = -1 };
     RtMeans means = { 0 };
     prepare(&t);
@@ -569,13 +560,14 @@ static int train(const RtModel *m, RtOptions *o)
 
     while (state->step < o->train.steps) {
         RtStep s;
-        const int64_t before = state->step;
+        const RtState before = *state;
         const double start = rt_now();
         means = rt_run_step(t.run, &s);
-        if (!s.finite && state->step == before)
-            stop_nonfinite(&t, &means);
+        if (!s.finite && state->step == before.step)
+            stop_nonfinite(&t, &s, &means);
         if (!s.finite)
-            warn_skipped(state, &s, &means);
+            skip_nonfinite(&t, &before, &s, &means);
+        t.skipping = !s.finite;
         rt_log_step(&t.log, t.run, &s, &means, rt_now() - start);
         const bool last = state->step == o->train.steps;
         if (o->train.eval_every > 0 && (last || state->step % o->train.eval_every == 0))

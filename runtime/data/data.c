@@ -205,6 +205,12 @@ static void fill_columns(const RtData *d, RtSplit split, int64_t sample, ptrdiff
     }
 }
 
+int64_t rt_data_index(const RtData *d, uint64_t seed, int64_t i)
+{
+    const uint64_t count = (uint64_t)d->samples[RT_SPLIT_TRAIN], sample = (uint64_t)i;
+    return (int64_t)rt_permute(sample % count, count, rt_stream(seed, sample / count));
+}
+
 void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdiff_t n,
                   void *const *inputs)
 {
@@ -215,7 +221,7 @@ void rt_data_fill(RtData *d, RtSplit split, uint64_t seed, int64_t first, ptrdif
     for (ptrdiff_t row = 0; row < n; row++) {
         uint64_t sample = (uint64_t)(first + row);
         if (split == RT_SPLIT_TRAIN)
-            sample = rt_permute(sample % count, count, rt_stream(seed, sample / count));
+            sample = (uint64_t)rt_data_index(d, seed, first + row);
         if (is_sequence(d))
             data_fill_window(d, split, (int64_t)(sample % count), row, inputs);
         else

@@ -457,17 +457,25 @@ static void heads_forward(const float *p, const int32_t *tokens, const int32_t *
     /* heads.model:9  q, k, v = split(qkv(wte(tokens)), 3) */
     /* 1    wte = wte_weight[tokens] */
     k1_wte(wte, tokens, p + P_wte_weight, n.B, n.T);
+    RT_CHECK(s, 1, "wte[B,T,C]", wte, n.B*n.T*C);
     /* 2    qkv_y = wte @ qkv_weight' */
     k2_qkv_y(qkv_y, wte, p + P_qkv_weight, n.B, n.T);
+    RT_CHECK(s, 2, "qkv_y[B,T,3*C]", qkv_y, 3*n.B*n.T*C);
     /* 3    heads.model:10  y = attention(heads(q, H), heads(k, H), heads(v, H), causal: true) */
     k3_y(y, y_logsumexp, qkv_y, qkv_y + C, qkv_y + 2*C, n.B, n.T);
+    RT_CHECK(s, 3, "y[B,H,T,C/H]", y, n.B*n.T*C);
+    RT_CHECK(s, 3, "y_logsumexp[B,H,T]", y_logsumexp, n.B*n.T*H);
     /* 4    heads.model:11  z = dropout(merge_heads(y), 0.2) */
     k4_z(z_a, z, y, s->key, s->sample, n.B, n.T);
+    RT_CHECK(s, 4, "z[B,T,C]", z, n.B*n.T*C);
     /* heads.model:12  loss = mean(cross_entropy(z @ wte.weight', targets), where: targets >= 0) */
     /* 5    logsumexp_a = z @ wte_weight' */
     k5_logsumexp_a(logsumexp_a, z, p + P_wte_weight, n.B, n.T);
+    RT_CHECK(s, 5, "logsumexp_a[B*T,V]", logsumexp_a, n.B*n.T*V);
     /* 6    logsumexp, sum_loss from logsumexp_a, targets */
     k6_logsumexp(logsumexp, &s->sum[S_loss], logsumexp_a, targets, n.B, n.T);
+    RT_CHECK(s, 6, "logsumexp[B,T]", logsumexp, n.B*n.T);
+    RT_CHECK(s, 6, "sum_loss", &s->sum[S_loss], 1);
 }
 
 /* evaluation: the same values, kept for no backward pass; adds to the sums */
@@ -525,21 +533,31 @@ static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
 
     /* 7    undoes 6     heads.model:12  d_z_a from targets, logsumexp_a, logsumexp */
     k7_d_z_a(d_z_a, targets, logsumexp_a, logsumexp, (float)s->seed[S_loss], n.B, n.T);
+    RT_CHECK(s, 7, "d_z_a[B,T,V]", d_z_a, n.B*n.T*V);
     /* 8    undoes 5     heads.model:12  d_z = d_z_a @ wte_weight */
     k8_d_z(d_z, d_z_a, p + P_wte_weight, n.B, n.T);
+    RT_CHECK(s, 8, "d_z[B,T,C]", d_z, n.B*n.T*C);
     /* 9    undoes 5     heads.model:12  d_wte_weight (+)= d_z_a' @ z */
     k9_d_wte_weight(d_p + P_wte_weight, d_z_a, z, s->add, n.B, n.T);
+    RT_CHECK(s, 9, "d_wte_weight[V,C]", d_p + P_wte_weight, V*C);
     /* 10   undoes 4     heads.model:11  d_y = where(z_a, d_z * 1.25, 0) */
     k10_d_y(d_y, z_a, d_z, n.B, n.T);
+    RT_CHECK(s, 10, "d_y[B,T,H,C/H]", d_y, n.B*n.T*C);
     /* 11   undoes 3     heads.model:10  d_q, d_k, d_v, parts of d_qkv_y */
     k11_d_qkv_y(d_qkv_y, d_qkv_y + C, d_qkv_y + 2*C, qkv_y, qkv_y + C, qkv_y + 2*C, y, y_logsumexp,
                 d_y, n.B, n.T);
+    RT_CHECK_GRID(s, 11, "d_qkv_y, B*T*C of it", d_qkv_y, { n.B*n.T, 3*C }, { C, 1 });
+    RT_CHECK_GRID(s, 11, "d_qkv_y, B*T*C of it", d_qkv_y + C, { n.B*n.T, 3*C }, { C, 1 });
+    RT_CHECK_GRID(s, 11, "d_qkv_y, B*T*C of it", d_qkv_y + 2*C, { n.B*n.T, 3*C }, { C, 1 });
     /* 12   undoes 2     heads.model:9  d_wte = d_qkv_y @ qkv_weight */
     k12_d_wte(d_wte, d_qkv_y, p + P_qkv_weight, n.B, n.T);
+    RT_CHECK(s, 12, "d_wte[B,T,C]", d_wte, n.B*n.T*C);
     /* 13   undoes 2     heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
     k13_d_qkv_weight(d_p + P_qkv_weight, d_qkv_y, wte, s->add, n.B, n.T);
+    RT_CHECK(s, 13, "d_qkv_weight[3*C,C]", d_p + P_qkv_weight, 3*C*C);
     /* 14   undoes 1     heads.model:9  d_wte_weight += rows d_wte added at tokens */
     k14_d_wte_weight(d_p + P_wte_weight, tokens, d_wte, n.B, n.T);
+    RT_CHECK(s, 14, "d_wte_weight[V,C]", d_p + P_wte_weight, V*C);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */
@@ -648,6 +666,29 @@ static size_t heads_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+static const RtStepRow heads_steps[] = {
+    { 1, false, { 0 }, "heads.model:9", "wte = wte_weight[tokens]",
+      "input tokens, param wte.weight" },
+    { 2, false, { 0 }, "heads.model:9", "qkv_y = wte @ qkv_weight'", "wte, param qkv.weight" },
+    { 3, false, { 0 }, "heads.model:10", "y = softmax(q @ k' / sqrt(C/H), causal) @ v", "qkv_y" },
+    { 4, false, { 0 }, "heads.model:11", "z, z_a from y", "y" },
+    { 5, false, { 0 }, "heads.model:12", "logsumexp_a = z @ wte_weight'", "z, param wte.weight" },
+    { 6, false, { 0 }, "heads.model:12", "logsumexp, sum_loss from logsumexp_a, targets",
+      "logsumexp_a, input targets" },
+    { 7, true, { 0 }, "heads.model:12", "d_z_a from targets, logsumexp_a, logsumexp",
+      "input targets, logsumexp_a, logsumexp" },
+    { 8, true, { 0 }, "heads.model:12", "d_z = d_z_a @ wte_weight", "d_z_a, param wte.weight" },
+    { 9, true, { 0 }, "heads.model:12", "d_wte_weight (+)= d_z_a' @ z", "d_z_a, z" },
+    { 10, true, { 0 }, "heads.model:11", "d_y = where(z_a, d_z * 1.25, 0)", "d_z" },
+    { 11, true, { 0 }, "heads.model:10", "d_q, d_k, d_v, parts of d_qkv_y",
+      "qkv_y, y, y_logsumexp, d_y" },
+    { 12, true, { 0 }, "heads.model:9", "d_wte = d_qkv_y @ qkv_weight",
+      "d_qkv_y, param qkv.weight" },
+    { 13, true, { 0 }, "heads.model:9", "d_qkv_weight (+)= d_qkv_y' @ wte", "d_qkv_y, wte" },
+    { 14, true, { 0 }, "heads.model:9", "d_wte_weight += rows d_wte added at tokens",
+      "input tokens, d_wte" },
+};
+
 const RtModel heads = {
     .name = "heads",
     .source = "heads.model", .source_crc = 0x07bee3cfu,
@@ -657,6 +698,7 @@ const RtModel heads = {
     .inputs = heads_inputs, .n_inputs = 2,
     .slots = heads_means, .n_slots = 1,
     .objectives = heads_objectives, .n_objectives = 1,
+    .steps = heads_steps, .n_steps = 14,
     .train = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,

@@ -412,15 +412,23 @@ static void double__forward(const float *p, const float *float_, const float *n_
     /* names.model:9  k1 = tanh(restrict(float)) + 1 */
     /* 1    restrict = float @ restrict_weight' + restrict_bias */
     k1_restrict(restrict_, float_, p + P_restrict_weight, p + P_restrict_bias, n.B);
+    RT_CHECK(s, 1, "restrict[B,int_max]", restrict_, n.B*int_max);
     /* names.model:9 goes on */
     /* names.model:10  rt_exp = exp(k1) * n */
     /* names.model:11  at = where(rt_exp > 1, rt_exp, -n) */
     /* 2    at, k1_a, rt_exp_a, rt_exp from restrict, n */
     k2_at(k1_a_, rt_exp_a_, rt_exp_, at_, restrict_, n_, n.B);
+    RT_CHECK(s, 2, "k1_a[B,int_max]", k1_a_, n.B*int_max);
+    RT_CHECK(s, 2, "rt_exp_a[B,int_max]", rt_exp_a_, n.B*int_max);
+    RT_CHECK(s, 2, "rt_exp[B,int_max]", rt_exp_, n.B*int_max);
+    RT_CHECK(s, 2, "at[B,int_max]", at_, n.B*int_max);
     /* 3    names.model:12  output p = s(at) */
     k3_p(p_, at_, p + P_s_weight, p + P_s_bias, n.B);
+    RT_CHECK(s, 3, "p[B,N]", p_, n.B*N);
     /* 4    names.model:13  loss = mean(cross_entropy(p, label), where: label >= 0) */
     k4_logsumexp(logsumexp, &s->sum[S_loss], p_, label, n.B);
+    RT_CHECK(s, 4, "logsumexp[B]", logsumexp, n.B);
+    RT_CHECK(s, 4, "sum_loss", &s->sum[S_loss], 1);
 }
 
 /* evaluation: the same values, kept for no backward pass; adds to the sums */
@@ -487,15 +495,22 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
     /* 5    undoes 4, 3  names.model:13  d_p, d_s_bias from label, p, logsumexp */
     k5_d_p(d_p_, d_p + P_s_bias, work_d_p, label, p_, logsumexp, (float)s->seed[S_loss], s->add,
            n.B);
+    RT_CHECK(s, 5, "d_p[B,N]", d_p_, n.B*N);
+    RT_CHECK(s, 5, "d_s_bias[N]", d_p + P_s_bias, N);
     /* 6    undoes 3     names.model:12  d_at = d_p @ s_weight */
     k6_d_at(d_at, d_p_, p + P_s_weight, n.B);
+    RT_CHECK(s, 6, "d_at[B,int_max]", d_at, n.B*int_max);
     /* 7    undoes 3     names.model:12  d_s_weight (+)= d_p' @ at */
     k7_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
+    RT_CHECK(s, 7, "d_s_weight[N,int_max]", d_p + P_s_weight, int_max*N);
     /* 8    undoes 2, 1  names.model:11  d_restrict, d_restrict_bias from rt_exp, d_at, ... */
     k8_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
+    RT_CHECK(s, 8, "d_restrict[B,int_max]", d_restrict, n.B*int_max);
+    RT_CHECK(s, 8, "d_restrict_bias[int_max]", d_p + P_restrict_bias, int_max);
     /* 9    undoes 1     names.model:9  d_restrict_weight (+)= d_restrict' @ float */
     k9_d_restrict_weight(d_p + P_restrict_weight, d_restrict, float_, s->add, n.B);
+    RT_CHECK(s, 9, "d_restrict_weight[int_max,int_max]", d_p + P_restrict_weight, int_max*int_max);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */
@@ -646,6 +661,24 @@ static void double__metric_values(const double *mean, double *value)
     value[0] = rt_exp(mean[S_loss]);    /* exp */
 }
 
+static const RtStepRow double__steps[] = {
+    { 1, false, { 0 }, "names.model:9", "restrict = float @ restrict_weight' + restrict_bias",
+      "input float, param restrict.weight, param restrict.bias" },
+    { 2, false, { 0 }, "names.model:11, 9, 10", "at, k1_a, rt_exp_a, rt_exp from restrict, n",
+      "restrict, input n" },
+    { 3, false, { 0 }, "names.model:12", "p = at @ s_weight' + s_bias",
+      "at, param s.weight, param s.bias" },
+    { 4, false, { 0 }, "names.model:13", "logsumexp, sum_loss from p, label", "p, input label" },
+    { 5, true, { 0 }, "names.model:13", "d_p, d_s_bias from label, p, logsumexp",
+      "input label, p, logsumexp" },
+    { 6, true, { 0 }, "names.model:12", "d_at = d_p @ s_weight", "d_p, param s.weight" },
+    { 7, true, { 0 }, "names.model:12", "d_s_weight (+)= d_p' @ at", "d_p, at" },
+    { 8, true, { 0 }, "names.model:11, 10, 9", "d_restrict, d_restrict_bias from rt_exp, d_at, ...",
+      "rt_exp, d_at, input n, rt_exp_a, k1_a" },
+    { 9, true, { 0 }, "names.model:9", "d_restrict_weight (+)= d_restrict' @ float",
+      "d_restrict, input float" },
+};
+
 const RtModel double_ = {
     .name = "double",
     .source = "names.model", .source_crc = 0x6adbf80du,
@@ -657,6 +690,7 @@ const RtModel double_ = {
     .slots = double__means, .n_slots = 1,
     .metrics = double__metrics, .n_metrics = 1,
     .objectives = double__objectives, .n_objectives = 1,
+    .steps = double__steps, .n_steps = 9,
     .train = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,

@@ -292,19 +292,23 @@ static void scan_count(RtStep *s, Dims n)
 }
 
 /* one repetition of scan, forward */
-static void scan_forward_2(const float *p, const float *x, void *arena, const Plan *at, Dims n,
-                           ptrdiff_t it)
+static void scan_forward_2(const float *p, const float *x, void *arena, const Plan *at,
+                           const RtStep *s, Dims n, ptrdiff_t it)
 {
     float *s_a = rt_at_f32(arena, at->s_a);          /* [B,H] */
     float *s_ = rt_at_f32(arena, at->s_) + it*n.B*H; /* [B,H] */
 
+    RT_REPETITION(s, 0, it);
     /* scan.model:11  s = tanh(wx(xt) + wh(s)) */
     /* 3    s_a = x @ wx_weight' + wx_bias */
     k3_s_a(s_a, x + it*D, p + P_wx_weight, p + P_wx_bias, n.B, n.T);
+    RT_CHECK(s, 3, "s_a[B,H]", s_a, n.B*H);
     /* 4    s_a += s @ wh_weight' */
     k4_s_a(s_a, s_, p + P_wh_weight, n.B);
+    RT_CHECK(s, 4, "s_a[B,H]", s_a, n.B*H);
     /* 5    s = tanh(s_a) */
     k5_s(s_ + n.B*H, s_a, n.B);
+    RT_CHECK(s, 5, "s[B,H]", s_ + n.B*H, n.B*H);
 }
 
 /* training: fills the arena and adds to the sums */
@@ -319,13 +323,17 @@ static void scan_forward(const float *p, const float *x, const float *y, void *a
     /* scan.model:9  s = zeros([B, H]) */
     /* 1    d_s = 0 */
     k1_d_s(d_s, n.B);
+    RT_CHECK(s, 1, "d_s[B,H]", d_s, n.B*H);
     /* 2    s = 0 */
     k2_s(s_, n.B);
+    RT_CHECK(s, 2, "s, B*H of it", s_, n.B*H);
     /* 3..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = 0; it < n.T; it++)
-        scan_forward_2(p, x, arena, &at, n, it);
+        scan_forward_2(p, x, arena, &at, s, n, it);
     /* 6    scan.model:14  loss = mean((states - y)^2) */
     k6_sum_loss(loss_a, &s->sum[S_loss], s_ + n.B*H, y, n.B, n.T);
+    RT_CHECK(s, 6, "loss_a[B,T,H]", loss_a, n.B*n.T*H);
+    RT_CHECK(s, 6, "sum_loss", &s->sum[S_loss], 1);
 }
 
 /* one repetition of scan, evaluate */
@@ -379,15 +387,21 @@ static void scan_backward_2(const float *p, float *d_p, const float *x, void *ar
     float *d_wh_y = rt_at_f32(arena, at->d_wh_y);            /* [B,H] */
     float *work_d_wh_y = rt_at_f32(arena, at->work_d_wh_y);  /* [RT_CHUNKS,H] */
 
+    RT_REPETITION(s, 0, it);
     /* 8    undoes 5, 3  scan.model:11  d_wh_y, d_wx_bias from d_s, d_states, s */
     k8_d_wh_y(d_wh_y, d_p + P_wx_bias, work_d_wh_y, d_s, d_states, s_ + n.B*H,
               s->add || it < n.T - 1, n.B, n.T);
+    RT_CHECK(s, 8, "d_wh_y[B,H]", d_wh_y, n.B*H);
+    RT_CHECK(s, 8, "d_wx_bias[H]", d_p + P_wx_bias, H);
     /* 9    undoes 5     scan.model:11  d_s = d_wh_y @ wh_weight */
     k9_d_s(d_s, d_wh_y, p + P_wh_weight, n.B);
+    RT_CHECK(s, 9, "d_s[B,H]", d_s, n.B*H);
     /* 10   undoes 4     scan.model:11  d_wh_weight (+)= d_wh_y' @ s */
     k10_d_wh_weight(d_p + P_wh_weight, d_wh_y, s_, s->add || it < n.T - 1, n.B);
+    RT_CHECK(s, 10, "d_wh_weight[H,H]", d_p + P_wh_weight, H*H);
     /* 11   undoes 4, 3  scan.model:11  d_wx_weight (+)= d_wh_y' @ x */
     k11_d_wx_weight(d_p + P_wx_weight, d_wh_y, x + it*D, s->add || it < n.T - 1, n.B, n.T);
+    RT_CHECK(s, 11, "d_wx_weight[H,D]", d_p + P_wx_weight, D*H);
 }
 
 /* gradients: the first write of an update replaces, later ones add */
@@ -400,6 +414,7 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
 
     /* 7    undoes 6     scan.model:14  d_states = seed_loss * 2 * loss_a */
     k7_d_states(d_states, loss_a, (float)s->seed[S_loss], n.B, n.T);
+    RT_CHECK(s, 7, "d_states[B,T,H]", d_states, n.B*n.T*H);
     /* 8..11  undoes 4..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = n.T - 1; it >= 0; it--)
         scan_backward_2(p, d_p, x, arena, &at, s, n, it);
@@ -510,6 +525,23 @@ static size_t scan_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+static const RtStepRow scan_steps[] = {
+    { 1, false, { 0 }, "scan.model:9", "d_s = 0", "" },
+    { 2, false, { 0 }, "scan.model:9", "s = 0", "" },
+    { 3, false, { "scan" }, "scan.model:11", "s_a = x @ wx_weight' + wx_bias",
+      "input x, param wx.weight, param wx.bias" },
+    { 4, false, { "scan" }, "scan.model:11", "s_a += s @ wh_weight'", "s[i-1], param wh.weight" },
+    { 5, false, { "scan" }, "scan.model:11", "s = tanh(s_a)", "s_a" },
+    { 6, false, { 0 }, "scan.model:14", "sum_loss, loss_a from s, y", "s, input y" },
+    { 7, true, { 0 }, "scan.model:14", "d_states = seed_loss * 2 * loss_a", "loss_a" },
+    { 8, true, { "scan" }, "scan.model:11", "d_wh_y, d_wx_bias from d_s, d_states, s",
+      "d_s, d_states, s[i]" },
+    { 9, true, { "scan" }, "scan.model:11", "d_s = d_wh_y @ wh_weight",
+      "d_wh_y, param wh.weight" },
+    { 10, true, { "scan" }, "scan.model:11", "d_wh_weight (+)= d_wh_y' @ s", "d_wh_y, s[i-1]" },
+    { 11, true, { "scan" }, "scan.model:11", "d_wx_weight (+)= d_wh_y' @ x", "d_wh_y, input x" },
+};
+
 const RtModel scan = {
     .name = "scan",
     .source = "scan.model", .source_crc = 0x3f035e97u,
@@ -519,6 +551,7 @@ const RtModel scan = {
     .inputs = scan_inputs, .n_inputs = 2,
     .slots = scan_means, .n_slots = 1,
     .objectives = scan_objectives, .n_objectives = 1,
+    .steps = scan_steps, .n_steps = 11,
     .train = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,

@@ -409,7 +409,8 @@ static void stack_count(RtStep *s, Dims n)
 }
 
 /* one repetition of h, forward */
-static void block_forward(const float *p, void *arena, const Plan *at, Dims n, int il)
+static void block_forward(const float *p, void *arena, const Plan *at, const RtStep *s, Dims n,
+                          int il)
 {
     float *z = rt_at_f32(arena, at->z) + il*n.B*C;                   /* [B,C] */
     const float *p_h = p + P_h + il*P_h_STRIDE;                      /* this repetition of h */
@@ -418,13 +419,19 @@ static void block_forward(const float *p, void *arena, const Plan *at, Dims n, i
     float *h_norm_y = rt_at_f32(arena, at->h_norm_y) + il*n.B*C;     /* [B,C] */
     float *h_lin = rt_at_f32(arena, at->h_lin) + il*n.B*C;           /* [B,C] */
 
+    RT_REPETITION(s, 0, il);
     /* stack.model:8  return x + gelu(lin(norm(x))) */
     /* 2    h_norm_y, h_norm_mu, h_norm_rstd from z */
     k2_h_norm_y(h_norm_mu, h_norm_rstd, h_norm_y, z, p_h + P_h_norm_weight, n.B);
+    RT_CHECK(s, 2, "h_norm_mu[B]", h_norm_mu, n.B);
+    RT_CHECK(s, 2, "h_norm_rstd[B]", h_norm_rstd, n.B);
+    RT_CHECK(s, 2, "h_norm_y[B,C]", h_norm_y, n.B*C);
     /* 3    h_lin = h_norm_y @ h_lin_weight' + h_lin_bias */
     k3_h_lin(h_lin, h_norm_y, p_h + P_h_lin_weight, p_h + P_h_lin_bias, n.B);
+    RT_CHECK(s, 3, "h_lin[B,C]", h_lin, n.B*C);
     /* 4    z from z, h_lin */
     k4_z(z + n.B*C, z, h_lin, n.B);
+    RT_CHECK(s, 4, "z[B,C]", z + n.B*C, n.B*C);
 }
 
 /* training: fills the arena and adds to the sums */
@@ -437,11 +444,14 @@ static void stack_forward(const float *p, const float *x, const float *y, void *
 
     /* 1    stack.model:11  model stack(x: [B, C], y: [B, C]) { */
     k1_z(z, x, n.B);
+    RT_CHECK(s, 1, "z, B*C of it", z, n.B*C);
     /* 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
     for (int il = 0; il < L; il++)
-        block_forward(p, arena, &at, n, il);
+        block_forward(p, arena, &at, s, n, il);
     /* 5    stack.model:15  loss = mean((z - y)^2) */
     k5_sum_loss(loss_a, &s->sum[S_loss], z + n.B*C*L, y, n.B);
+    RT_CHECK(s, 5, "loss_a[B,C]", loss_a, n.B*C);
+    RT_CHECK(s, 5, "sum_loss", &s->sum[S_loss], 1);
 }
 
 /* one repetition of h, evaluate; in place: z */
@@ -503,15 +513,22 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
     float *h_norm_rstd = rt_at_f32(arena, at->h_norm_rstd) + il*n.B; /* [B] */
     float *work_d_z = rt_at_f32(arena, at->work_d_z);                /* [RT_CHUNKS,C] */
 
+    RT_REPETITION(s, 0, il);
     /* 7    undoes 4, 3  stack.model:8  d_h_lin, d_h_lin_bias from h_lin, d_z */
     k7_d_h_lin(d_h_lin, d_p_h + P_h_lin_bias, work_d_h_lin, h_lin, d_z, s->add, n.B);
+    RT_CHECK(s, 7, "d_h_lin[B,C]", d_h_lin, n.B*C);
+    RT_CHECK(s, 7, "d_h_lin_bias[C]", d_p_h + P_h_lin_bias, C);
     /* 8    undoes 3     stack.model:8  d_h_norm_y = d_h_lin @ h_lin_weight */
     k8_d_h_norm_y(d_h_norm_y, d_h_lin, p_h + P_h_lin_weight, n.B);
+    RT_CHECK(s, 8, "d_h_norm_y[B,C]", d_h_norm_y, n.B*C);
     /* 9    undoes 3     stack.model:8  d_h_lin_weight (+)= d_h_lin' @ h_norm_y */
     k9_d_h_lin_weight(d_p_h + P_h_lin_weight, d_h_lin, h_norm_y, s->add, n.B);
+    RT_CHECK(s, 9, "d_h_lin_weight[C,C]", d_p_h + P_h_lin_weight, C*C);
     /* 10   undoes 2     stack.model:8  d_z, d_h_norm_weight from d_h_norm_y, z, ... */
     k10_d_z(d_z, d_p_h + P_h_norm_weight, work_d_z, d_h_norm_y, z, h_norm_mu, h_norm_rstd,
             p_h + P_h_norm_weight, s->add, n.B);
+    RT_CHECK(s, 10, "d_h_norm_weight[C]", d_p_h + P_h_norm_weight, C);
+    RT_CHECK(s, 10, "d_z[B,C]", d_z, n.B*C);
 }
 
 /* gradients: the first write of an update replaces, later ones add */
@@ -523,6 +540,7 @@ static void stack_backward(const float *p, float *d_p, void *arena, const RtStep
 
     /* 6    undoes 5     stack.model:15  d_z = seed_loss * 2 * loss_a */
     k6_d_z(d_z, loss_a, (float)s->seed[S_loss], n.B);
+    RT_CHECK(s, 6, "d_z[B,C]", d_z, n.B*C);
     /* 7..10  undoes 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
     for (int il = L - 1; il >= 0; il--)
         block_backward(p, d_p, arena, &at, s, n, il);
@@ -622,6 +640,25 @@ static size_t stack_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+static const RtStepRow stack_steps[] = {
+    { 1, false, { 0 }, "stack.model:11", "z = x", "input x" },
+    { 2, false, { "h" }, "stack.model:8", "h_norm_y, h_norm_mu, h_norm_rstd from z",
+      "z[i-1], param h.*.norm.weight" },
+    { 3, false, { "h" }, "stack.model:8", "h_lin = h_norm_y @ h_lin_weight' + h_lin_bias",
+      "h_norm_y[i], param h.*.lin.weight, param h.*.lin.bias" },
+    { 4, false, { "h" }, "stack.model:8", "z from z, h_lin", "z[i-1], h_lin[i]" },
+    { 5, false, { 0 }, "stack.model:15", "sum_loss, loss_a from z, y", "z, input y" },
+    { 6, true, { 0 }, "stack.model:15", "d_z = seed_loss * 2 * loss_a", "loss_a" },
+    { 7, true, { "h" }, "stack.model:8", "d_h_lin, d_h_lin_bias from h_lin, d_z",
+      "h_lin[i], d_z" },
+    { 8, true, { "h" }, "stack.model:8", "d_h_norm_y = d_h_lin @ h_lin_weight",
+      "d_h_lin, param h.*.lin.weight" },
+    { 9, true, { "h" }, "stack.model:8", "d_h_lin_weight (+)= d_h_lin' @ h_norm_y",
+      "d_h_lin, h_norm_y[i]" },
+    { 10, true, { "h" }, "stack.model:8, 11", "d_z, d_h_norm_weight from d_h_norm_y, z, ...",
+      "d_h_norm_y, z[i-1], h_norm_mu[i], h_norm_rstd[i], param h.*.norm.weight, d_z" },
+};
+
 const RtModel stack = {
     .name = "stack",
     .source = "stack.model", .source_crc = 0xee3725feu,
@@ -631,6 +668,7 @@ const RtModel stack = {
     .inputs = stack_inputs, .n_inputs = 2,
     .slots = stack_means, .n_slots = 1,
     .objectives = stack_objectives, .n_objectives = 1,
+    .steps = stack_steps, .n_steps = 10,
     .train = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,

@@ -229,9 +229,13 @@ static void tiny_forward(const float *p, const float *x, const float *y, void *a
 
     /* tiny.model:8  h = tanh(x @ w + b) */
     k1_h_a(h_a, x, p + P_w, p + P_b, n.B);          /* 1    h_a = x @ w + b */
+    RT_CHECK(s, 1, "h_a[B,O]", h_a, n.B*O);
     /* tiny.model:8 goes on */
     /* tiny.model:9  loss = mean((h - y)^2) */
     k2_h(h, loss_a, &s->sum[S_loss], h_a, y, n.B);  /* 2    h, loss_a, sum_loss from h_a, y */
+    RT_CHECK(s, 2, "h[B,O]", h, n.B*O);
+    RT_CHECK(s, 2, "loss_a[B,O]", loss_a, n.B*O);
+    RT_CHECK(s, 2, "sum_loss", &s->sum[S_loss], 1);
 }
 
 /* evaluation: the same values, kept for no backward pass; adds to the sums */
@@ -265,8 +269,11 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
 
     /* 3    undoes 2, 1  tiny.model:8  d_h_a, d_b from loss_a, h */
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
+    RT_CHECK(s, 3, "d_h_a[B,O]", d_h_a, n.B*O);
+    RT_CHECK(s, 3, "d_b[O]", d_p + P_b, O);
     /* 4    undoes 1     tiny.model:8  d_w (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
+    RT_CHECK(s, 4, "d_w[D,O]", d_p + P_w, D*O);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */
@@ -364,6 +371,13 @@ static size_t tiny_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+static const RtStepRow tiny_steps[] = {
+    { 1, false, { 0 }, "tiny.model:8", "h_a = x @ w + b", "input x, param w, param b" },
+    { 2, false, { 0 }, "tiny.model:8, 9", "h, loss_a, sum_loss from h_a, y", "h_a, input y" },
+    { 3, true, { 0 }, "tiny.model:8, 9", "d_h_a, d_b from loss_a, h", "loss_a, h" },
+    { 4, true, { 0 }, "tiny.model:8", "d_w (+)= x' @ d_h_a", "input x, d_h_a" },
+};
+
 const RtModel tiny = {
     .name = "tiny",
     .source = "tiny.model", .source_crc = 0x5b6d6dadu,
@@ -373,6 +387,7 @@ const RtModel tiny = {
     .inputs = tiny_inputs, .n_inputs = 2,
     .slots = tiny_means, .n_slots = 1,
     .objectives = tiny_objectives, .n_objectives = 1,
+    .steps = tiny_steps, .n_steps = 4,
     .train = {
         .present = true,
         .reader = NULL, .path = NULL, .val_path = NULL,

@@ -1,8 +1,8 @@
 /* bigram.c -- a hand-written program in the form of emitted code: a language model that looks one
  * character back. logits[B,T,V] = table[V,V] at tokens[B,T]; loss = mean(cross_entropy(logits,
  * targets), where: targets >= 0). V = 6 characters; -DLAST_GOOD=n makes the loss NaN after n steps,
- * and its logits NaN, -DSHORTEST=n takes no window below n, -DTRACE traces as an emitted file does,
- * -DIDS reads tokens that have no text, with no batch of its own, -DBARE is a model without a loss.
+ * a gradient infinite, and its logits NaN, -DSHORTEST=n takes no window below n, -DIDS reads tokens
+ * that have no text, with no batch of its own, -DBARE is a model without a loss.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
@@ -155,21 +155,16 @@ static void bigram_step(RtRun *run, RtStep *s)
         rt_begin_micro(run, s, micro);
         bigram_loss(run, s, bigram_dims(run));
         bigram_backward(run, s, bigram_dims(run));
-#ifdef TRACE
-        rt_trace_f32(1, "logits", "[B,T,V]", run->arena, run->dims[0] * run->dims[1] * V);
-        float copy[P_COUNT];
-        memcpy(copy, run->d_p, sizeof copy);
-        copy[3] = s->applied >= LAST_GOOD ? INFINITY : copy[3];
-        rt_trace_f32(3, "d_table", "[V,V]", copy, P_COUNT);
+#ifdef LAST_GOOD
+        if (s->applied >= LAST_GOOD) {
+            s->sum[0] = (double)NAN;
+            ((float *)run->d_p)[3] = INFINITY;
+        }
 #endif
+        RT_CHECK(s, 1, "logits[B,T,V]", (float *)run->arena, run->dims[0] * run->dims[1] * V);
+        RT_CHECK(s, 3, "d_table[V,V]", (float *)run->d_p, P_COUNT);
         s->add = true;
     }
-#ifdef LAST_GOOD
-    if (s->applied >= LAST_GOOD) {
-        s->sum[0] = (double)NAN;
-        ((float *)run->d_p)[3] = INFINITY;
-    }
-#endif
     rt_reduce_gradients(run, s);
     rt_finite_and_norm(run, s);
     rt_update_sgd(run, s);
@@ -257,6 +252,11 @@ static const RtObjective bigram_objectives[] = {
     { .loss = "loss", .to = P_COUNT, .optimizer = RT_SGD, .where = "bigram.model:6" },
 };
 
+static const RtStepRow bigram_steps[] = {
+    { 1, false, { 0 }, "bigram.model:6", "logits = table[tokens]", "param table, input tokens" },
+    { 3, true, { 0 }, "bigram.model:6", "d_table from logits", "logits" },
+};
+
 static const RtModel bigram = {
     .name = "bigram", .source = "bigram.model", .source_crc = 0x00c0ffee, .real = RT_F32,
     .dims = bigram_sizes, .n_dims = 2,
@@ -266,6 +266,7 @@ static const RtModel bigram = {
     .slots = bigram_means, .n_slots = 1,
     .metrics = bigram_metrics, .n_metrics = 1,
     .objectives = bigram_objectives, .n_objectives = 1,
+    .steps = bigram_steps, .n_steps = 2,
     .train = {
         .present = true, .reader = READER, .path = "bigram.txt", .split = 0.9, .vocab = "chars",
         .maps = bigram_maps, .n_maps = 2, .batch = BATCH, .accumulate = 1, .optimizer = RT_SGD,

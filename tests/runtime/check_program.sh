@@ -18,7 +18,7 @@ build() {                                       # build NAME SOURCE [FLAG ...]
 }
 build linear linear.c && build linear64 linear.c -DREAL=double -DREAL_KIND=RT_F64 &&
     build bigram bigram.c && build broken bigram.c -DLAST_GOOD=10 &&
-    build fixed bigram.c -DSHORTEST=8 && build traced bigram.c -DLAST_GOOD=10 -DTRACE &&
+    build fixed bigram.c -DSHORTEST=8 &&
     build ids bigram.c -DIDS && build bare bigram.c -DBARE ||
     { echo "not ok runtime/program: does not compile"; exit 1; }
 awk 'BEGIN { srand(1); print "a,b,c,price"
@@ -311,12 +311,17 @@ says nonfinite 1 "step 11: the loss is nan and gradients that are not finite: ta
     ./broken --out broken.run
 ./bigram --out ten --steps 10 > ten.out
 says nonfinite-saved 1 "before the step; saved in broken.run1/crash" ./broken --out broken.run1
-says nonfinite-hint 1 "the first value that is not finite: ./broken --resume broken.run2/crash --out none" \
+says nonfinite-hint 1 "hint: ./broken --replay broken.run2/crash runs that step again; --trace prints every value" \
     ./broken --out broken.run2
-says nonfinite-replayed 1 "the first value that is not finite: d_table[V,V], step 3 of the emitted file" \
-    ./traced --resume broken.run/crash --out none
-[ "$(grep -c '^trace' said.err)" = 2 ] && grep -q '^trace .*logits .*nan 0  inf 0' said.err &&
-    grep -q '^trace .*d_table .*nan 0  inf 1' said.err && ok trace || bad trace "$(head -n 3 said.err)"
+says nonfinite-named 1 "the first value that is not finite: d_table[V,V], backward: bigram.model:6, step 3 of the emitted file" \
+    ./broken --out broken.run3
+says nonfinite-traced 1 "reads logits[B,T,V]: from " \
+    ./broken --resume broken.run/crash --out none --trace
+[ "$(grep -c '^trace' said.err)" = 2 ] && grep -q '^trace .*logits\[B,T,V\] .*nan 0  inf 0' said.err &&
+    grep -q '^trace .*d_table\[V,V\] .*nan 0  inf 1' said.err && ok trace || bad trace "$(head -n 3 said.err)"
+says nonfinite-replayed 0 "the gradient is that of the run, bit for bit" ./broken --replay broken.run
+says nonfinite-transient 1 "error: step 11 is finite this time" ./bigram --replay broken.run
+says nonfinite-unwritten 1 "before the step; nothing was saved" ./broken --out none
 # Skipped instead: the parameters stay those of step 10, the run ends where max-skips says.
 says nonfinite-skipped 0 "skipped  4 updates, not finite" \
     ./broken --nonfinite skip --steps 14 --out skips

@@ -1,0 +1,412 @@
+/* check.c -- a look at every value that a step writes: which is the first that is not finite?
+ *
+ * In: RT_CHECK of the emitted file, behind each of its kernels, while a step is replayed or traced.
+ * Out: a report of the first value with an element that is nan or infinite: where it was computed,
+ * which elements they are, and the ranges of what that kernel read. The one idea: the range of each
+ * value is kept as it is written, so that those of the operands are known when one goes bad.
+ */
+#include <stdarg.h>
+
+#include "run.h"
+
+typedef struct {
+    double min, max, sum;      /* of the n finite elements */
+    ptrdiff_t n, n_nan, n_inf; /* elements of each kind */
+    ptrdiff_t first, total;    /* the first that is not finite, -1 = none; of how many */
+    double bad;                /* it */
+} Range;
+
+typedef struct { /* a value of the micro-step in work */
+    const RtStepRow *step;
+    const char *name; /* with its shape */
+    ptrdiff_t at[RT_MAX_STACKS];
+    Range range;
+} Seen;
+
+struct RtCheck {
+    const RtRun *run;
+    bool trace; /* a line for each value */
+    int micro;
+    ptrdiff_t at[RT_MAX_STACKS]; /* repetition of the loops in work */
+    Seen *seen;
+    ptrdiff_t n_seen, cap;
+    char *before; /* of parameters and inputs that are not finite to begin with, or NULL */
+    char *report; /* NULL: all values were finite so far */
+    size_t report_len;
+};
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+static double element(RtType type, const void *at, ptrdiff_t i)
+{
+    switch (type) {
+    case RT_F32: return (double)((const float *)at)[i];
+    case RT_F64: return ((const double *)at)[i];
+    case RT_BF16: return (double)rt_of_bf16(((const rt_bf16 *)at)[i]);
+    case RT_F16: return (double)rt_of_f16(((const rt_f16 *)at)[i]);
+    case RT_I32: break;
+    }
+    return ((const int32_t *)at)[i];
+}
+
+static void add(Range *r, double v)
+{
+    if (isfinite(v)) {
+        r->min = r->n == 0 || v < r->min ? v : r->min;
+        r->max = r->n == 0 || v > r->max ? v : r->max;
+        r->sum += v;
+        r->n++;
+    } else {
+        *(isnan(v) ? &r->n_nan : &r->n_inf) += 1;
+        if (r->first < 0) {
+            r->first = r->total;
+            r->bad = v;
+        }
+    }
+    r->total++;
+}
+
+static void add_axis(Range *r, RtType type, const void *at, const RtGrid *g, int axis,
+                     ptrdiff_t from)
+{
+    if (axis == RT_MAX_RANK || g->axis[axis].step == 0) {
+        add(r, element(type, at, from));
+        return;
+    }
+    for (ptrdiff_t i = 0; i < g->axis[axis].n; i++)
+        add_axis(r, type, at, g, axis + 1, from + i * g->axis[axis].step);
+}
+
+static Range range_of(RtType type, const void *at, const RtGrid *g)
+{
+    Range r = { .first = -1 };
+    add_axis(&r, type, at, g, 0, 0);
+    return r;
+}
+
+static Range range_flat(RtType type, const void *at, ptrdiff_t n)
+{
+    return range_of(type, at, &(RtGrid){ { { n, 1 } } });
+}
+
+/* ---- the report ------------------------------------------------------------------------------ */
+
+__attribute__((format(printf, 2, 3))) static void tell(RtCheck *c, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    const size_t more = (size_t)vsnprintf(NULL, 0, fmt, args);
+    char *text = rt_alloc(c->report_len + more + 1, "a report");
+    if (c->report_len)
+        memcpy(text, c->report, c->report_len);
+    vsnprintf(text + c->report_len, more + 1, fmt, again);
+    va_end(again);
+    va_end(args);
+    rt_free(c->report);
+    c->report = text;
+    c->report_len += more;
+}
+
+static void tell_range(RtCheck *c, const Range *r)
+{
+    if (r->n > 0)
+        tell(c, "from %.4g to %.4g", r->min, r->max);
+    if (r->n_nan > 0)
+        tell(c, "%s%td nan", r->n > 0 ? "; " : "", r->n_nan);
+    if (r->n_inf > 0)
+        tell(c, "%s%td inf", r->n + r->n_nan > 0 ? "; " : "", r->n_inf);
+    if (r->total == 0)
+        tell(c, "no elements");
+}
+
+static const char *kind(double v) { return isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
+
+static ptrdiff_t batch_rows(const RtRun *run)
+{
+    for (int i = 0; i < run->model->n_dims; i++)
+        if (run->model->dims[i].batch)
+            return run->dims[i];
+    return 1;
+}
+
+/* "nan in 3 of 96 elements, the first at 17, in sample 5 of the run ..."; rows: samples along which
+   they lie, from sample `from` of the run on; 0 = none. */
+static void tell_bad(RtCheck *c, const Range *r, int64_t from, ptrdiff_t rows)
+{
+    const RtState *state = c->run->state;
+    tell(c, "%s", kind(r->bad));
+    if (r->total > 1)
+        tell(c, " in %td of %td elements, the first at %td", r->n_nan + r->n_inf, r->total,
+             r->first);
+    if (r->n_nan > 0 && r->n_inf > 0)
+        tell(c, " (%td nan, %td inf)", r->n_nan, r->n_inf);
+    if (rows > 0 && r->total % rows == 0) {
+        const int64_t of_run = from + r->first / (r->total / rows);
+        tell(c, ", in sample %lld of the run, number %lld of the training data", (long long)of_run,
+             (long long)rt_data_index(state->data, state->opt->train.seed, of_run));
+    }
+    if (r->n > 0)
+        tell(c, "; others from %.4g to %.4g", r->min, r->max);
+}
+
+/* "z" of "z[B,C]": does the shape begin with the batch? */
+static bool along_batch(const RtModel *m, const char *name)
+{
+    const char *shape = strchr(name, '[');
+    for (int i = 0; shape && i < m->n_dims; i++) {
+        const size_t n = strlen(m->dims[i].name);
+        if (m->dims[i].batch && strncmp(shape + 1, m->dims[i].name, n) == 0
+            && (shape[1 + n] == ',' || shape[1 + n] == ']'))
+            return true;
+    }
+    return false;
+}
+
+static int depth_of(const RtStepRow *step)
+{
+    int n = 0;
+    while (n < RT_MAX_STACKS && step->loops[n])
+        n++;
+    return n;
+}
+
+static void tell_loops(RtCheck *c, const RtStepRow *step)
+{
+    for (int d = 0; d < depth_of(step); d++)
+        tell(c, "%s%s.%td", d ? ", " : " of ", step->loops[d], c->at[d]);
+}
+
+/* ---- what a step read ------------------------------------------------------------------------ */
+
+static void tell_param(RtCheck *c, const RtStepRow *step, const char *path)
+{
+    const RtModel *m = c->run->model;
+    char name[RT_NAME_TEXT];
+    for (int i = 0; i < m->n_params; i++) {
+        const RtParam *q = &m->params[i];
+        if (strcmp(q->path, path) != 0)
+            continue;
+        const bool one = q->n_stacks <= depth_of(step);
+        ptrdiff_t repeat = 0;
+        for (int k = 0; one && k < q->n_stacks; k++)
+            repeat = repeat * q->stack[k].count + c->at[k];
+        if (repeat >= rt_param_repeats(q))
+            return;
+        const char *at = (const char *)c->run->p
+                         + (size_t)rt_param_at(q, repeat) * rt_real_bytes(m);
+        const Range r = range_flat(m->real, at, rt_param_elems(q));
+        tell(c, "\n  reads %s: ", rt_param_name(q, repeat, name));
+        tell_range(c, &r);
+    }
+}
+
+static void tell_input(RtCheck *c, const char *name)
+{
+    const RtModel *m = c->run->model;
+    for (int i = 0; i < m->n_inputs; i++)
+        if (strcmp(m->inputs[i].name, name) == 0) {
+            const Range r = range_flat(m->inputs[i].type, c->run->inputs[i],
+                                       batch_rows(c->run) * c->run->state->row_elems[i]);
+            tell(c, "\n  reads input %s: ", name);
+            tell_range(c, &r);
+        }
+}
+
+/* Was it written in this repetition of the loops, or `off` later? */
+static bool is_repetition(const RtCheck *c, const Seen *seen, ptrdiff_t off)
+{
+    const int depth = depth_of(seen->step);
+    for (int d = 0; d < depth; d++)
+        if (seen->at[d] != c->at[d] + (d == depth - 1 ? off : 0))
+            return false;
+    return true;
+}
+
+/* name: "z", the last one written; "z[i]", "z[i-1]" and "z[i+1]" by repetition, outside of the
+   loop where there is no such one; "z[?]": not known. The step's own values come behind them. */
+static void tell_value(RtCheck *c, const RtStepRow *step, const char *name, size_t len)
+{
+    const char *mark = memchr(name, '[', len);
+    const size_t n = mark ? (size_t)(mark - name) : len;
+    const ptrdiff_t off = mark && mark[2] == '-' ? -1 : mark && mark[2] == '+';
+    const Seen *found = NULL;
+    for (ptrdiff_t i = c->n_seen - 1; i >= 0 && !found; i--) {
+        const Seen *seen = &c->seen[i];
+        if (strncmp(seen->name, name, n) != 0 || (seen->name[n] && !strchr("[,", seen->name[n]))
+            || (seen->step == step && is_repetition(c, seen, 0)))
+            continue;
+        if (!mark || (mark[1] == 'i' && is_repetition(c, seen, off)))
+            found = seen;
+    }
+    tell(c, "\n  reads %.*s", (int)n, name);
+    if (found) {
+        tell(c, "%s: ", found->name + n);
+        tell_range(c, &found->range);
+    }
+}
+
+static void tell_reads(RtCheck *c, const RtStepRow *step)
+{
+    for (const char *at = step->reads; at && *at;) {
+        const char *end = strstr(at, ", ");
+        const size_t len = end ? (size_t)(end - at) : strlen(at);
+        char *word = rt_printf("%.*s", (int)len, at);
+        if (strncmp(word, "param ", 6) == 0)
+            tell_param(c, step, word + 6);
+        else if (strncmp(word, "input ", 6) == 0)
+            tell_input(c, word + 6);
+        else
+            tell_value(c, step, at, len);
+        rt_free(word);
+        at += len + (end ? 2 : 0);
+    }
+}
+
+/* ---- as the emitted code calls it ------------------------------------------------------------ */
+
+static const RtStepRow *row_of(const RtModel *m, int step)
+{
+    static const RtStepRow none = { 0 };
+    for (int i = 0; i < m->n_steps; i++)
+        if (m->steps[i].number == step)
+            return &m->steps[i];
+    return &none;
+}
+
+static void keep(RtCheck *c, const Seen *seen)
+{
+    if (c->n_seen == c->cap) {
+        const ptrdiff_t cap = c->cap * 2 + 64;
+        Seen *more = rt_alloc((size_t)cap * sizeof *more, "the ranges of a step");
+        if (c->n_seen)
+            memcpy(more, c->seen, (size_t)c->n_seen * sizeof *more);
+        rt_free(c->seen);
+        c->seen = more;
+        c->cap = cap;
+    }
+    c->seen[c->n_seen++] = *seen;
+}
+
+static void print(const RtCheck *c, const Seen *seen)
+{
+    const Range *r = &seen->range;
+    fprintf(stderr, "trace %4d  %-32s min %11.4g  max %11.4g  mean %11.4g  nan %td  inf %td",
+            seen->step->number, seen->name, r->min, r->max, r->n > 0 ? r->sum / (double)r->n : 0,
+            r->n_nan, r->n_inf);
+    for (int d = 0; d < depth_of(seen->step); d++)
+        fprintf(stderr, "%s%s.%td", d ? ", " : "  ", seen->step->loops[d], c->at[d]);
+    fprintf(stderr, "\n");
+}
+
+void rt_check_values(RtCheck *c, int step, const char *name, RtType type, const void *at,
+                     const RtGrid *g)
+{
+    const RtModel *m = c->run->model;
+    if (c->report && !c->trace)
+        return;
+    Seen seen = { .step = row_of(m, step), .name = name };
+    seen.range = range_of(type == RT_BF16 ? m->compute : type, at, g);
+    memcpy(seen.at, c->at, sizeof seen.at);
+    if (c->trace)
+        print(c, &seen);
+    keep(c, &seen);
+    if (c->report || seen.range.first < 0)
+        return;
+    tell(c, "the first value that is not finite: %s", name);
+    tell_loops(c, seen.step);
+    tell(c, ", %s: %s, step %d of the emitted file", seen.step->backward ? "backward" : "forward",
+         seen.step->where ? seen.step->where : "", step);
+    if (m->n_steps > 0 && c->run->micro_steps > 1)
+        tell(c, ", micro-step %d of %d", c->micro + 1, c->run->micro_steps);
+    tell(c, "\n  %s\n  ", seen.step->how ? seen.step->how : name);
+    const ptrdiff_t rows = batch_rows(c->run);
+    tell_bad(c, &seen.range, c->run->state->samples + c->micro * rows,
+             along_batch(m, name) ? rows : 0);
+    tell_reads(c, seen.step);
+}
+
+void rt_check_repetition(RtCheck *c, int depth, ptrdiff_t i)
+{
+    if (depth < RT_MAX_STACKS)
+        c->at[depth] = i;
+}
+
+/* ---- as the runtime calls it ----------------------------------------------------------------- */
+
+RtCheck *rt_check_create(const RtRun *run, bool trace)
+{
+    RtCheck *c = rt_alloc(sizeof *c, "a check");
+    c->run = run;
+    c->trace = trace;
+    return c;
+}
+
+void rt_check_free(RtCheck *c)
+{
+    if (!c)
+        return;
+    rt_free(c->seen);
+    rt_free(c->before);
+    rt_free(c->report);
+    rt_free(c);
+}
+
+static void look_at_params(RtCheck *c)
+{
+    const RtModel *m = c->run->model;
+    char name[RT_NAME_TEXT];
+    for (int i = 0; i < m->n_params; i++)
+        for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
+            const RtParam *q = &m->params[i];
+            const size_t at = (size_t)rt_param_at(q, k) * rt_real_bytes(m);
+            const Range r = range_flat(m->real, (const char *)c->run->p + at, rt_param_elems(q));
+            if (r.first < 0)
+                continue;
+            tell(c, "parameter %s (%s) is not finite before the step: ", rt_param_name(q, k, name),
+                 q->where);
+            tell_bad(c, &r, 0, 0);
+            tell(c, "\n");
+        }
+}
+
+static void look_at_inputs(RtCheck *c)
+{
+    const RtModel *m = c->run->model;
+    const RtState *state = c->run->state;
+    const ptrdiff_t rows = (ptrdiff_t)state->opt->train.batch;
+    for (int i = 0; i < m->n_inputs; i++) {
+        const Range r = range_flat(m->inputs[i].type, state->rows[i], rows * state->row_elems[i]);
+        if (r.first < 0)
+            continue;
+        tell(c, "input %s (%s) is not finite: ", m->inputs[i].name, m->inputs[i].where);
+        tell_bad(c, &r, state->samples, rows);
+        tell(c, "\n");
+    }
+}
+
+void rt_check_begin(RtCheck *c)
+{
+    rt_free(c->before);
+    rt_free(c->report);
+    c->report = c->before = NULL;
+    c->report_len = 0;
+    look_at_params(c);
+    look_at_inputs(c);
+    c->before = c->report;
+    c->report = NULL;
+    c->report_len = 0;
+}
+
+void rt_check_micro(RtCheck *c, int micro)
+{
+    c->micro = micro;
+    c->n_seen = 0;
+    memset(c->at, 0, sizeof c->at);
+}
+
+const char *rt_check_report(const RtCheck *c)
+{
+    return rt_keep(rt_printf("%s%s", c->before ? c->before : "",
+                             c->report ? c->report : "all values that the step wrote were finite"));
+}
