@@ -57,7 +57,7 @@ static int64_t elems_of(const Program *p, const Type *t, const int64_t *dims)
     return dim_eval(type_elems(p->dims, t), dims);
 }
 
-/* Bytes of parameters, 16-bit copy, gradients, optimizer state and the rows of a batch. */
+/* Bytes of parameters, 16-bit copy, average, gradients, optimizer state and the rows of a batch. */
 static int64_t fixed_bytes(const Program *p)
 {
     const int64_t *dims = program_training_dims(p);
@@ -71,7 +71,7 @@ static int64_t fixed_bytes(const Program *p)
         rows += micro * elems_of(p, t, dims) * dtype_bytes(t->dtype);
     }
     OptimizerState state[PROGRAM_MAX_STATES];
-    int64_t reals = 2 * params;
+    int64_t reals = (p->train.ema > 0 ? 3 : 2) * params;
     for (int i = program_states(p, dims, state) - 1; i >= 0; i--)
         reals += state[i].elems;
     return reals * dtype_bytes(p->real) + (narrow ? 2 * params : 0) + rows;
@@ -252,7 +252,9 @@ static bool sizes_known(const Program *p)
 static bool meet_budget(Search *s)
 {
     Recompute *r = &s->p->recompute;
-    const int64_t others = s->trial->others(s->trial->user);
+    const int64_t entries = s->trial->others(s->trial->user);
+    const int64_t update = program_update_bytes(s->p, program_training_dims(s->p));
+    const int64_t others = entries > update ? entries : update;
     if (!sizes_known(s->p))
         return false;
     s->room = r->budget - r->fixed;

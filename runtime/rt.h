@@ -104,7 +104,7 @@ static inline size_t rt_above(size_t at, size_t end) /* the higher of two offset
 typedef enum { RT_F32, RT_F64, RT_I32, RT_BF16, RT_F16 } RtType;
 typedef enum { RT_WEIGHT, RT_BIAS, RT_GAIN, RT_EMBEDDING, RT_STATE } RtRole;
 typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
-typedef enum { RT_SGD, RT_ADAM, RT_ADAMW, RT_LAMB, RT_ADAFACTOR } RtOptKind;
+typedef enum { RT_SGD, RT_ADAM, RT_ADAMW, RT_LAMB, RT_ADAFACTOR, RT_MUON } RtOptKind;
 typedef enum { /* formulas: optim/schedule.c */
                RT_CONSTANT,
                RT_LINEAR,
@@ -144,6 +144,7 @@ typedef struct {      /* one row stands for all repetitions of a stack */
     const char *path; /* "h.*.attn.c_attn.weight": one * per stack */
     RtRole role;
     bool decay;            /* weight decay applies, if no group says otherwise */
+    bool excepted;         /* Muon leaves it to AdamW whatever it is */
     int group;             /* of all repetitions, from 1; 0 = none, or */
     const uint8_t *groups; /* the group of each; NULL = they have one */
     int rank;              /* of one repetition */
@@ -217,7 +218,8 @@ typedef struct {                          /* the train block: defaults of the fl
     int64_t batch, accumulate; /* samples of an update; micro-steps it is split into */
     RtOptKind optimizer;
     double weight_decay;          /* of parameters marked so */
-    bool nesterov;                /* of SGD */
+    bool nesterov;                /* of SGD, Muon */
+    bool match_rms;               /* of Muon: steps as large as AdamW's */
     RtHyper hyper[RT_MAX_HYPERS]; /* other numbers of the optimizer, n_hypers of them */
     int n_hypers;
     RtSchedKind schedule;
@@ -337,6 +339,7 @@ void rt_update_adam(RtRun *run, RtStep *s);
 void rt_update_adamw(RtRun *run, RtStep *s);
 void rt_update_lamb(RtRun *run, RtStep *s);
 void rt_update_adafactor(RtRun *run, RtStep *s);
+void rt_update_muon(RtRun *run, RtStep *s);
 void rt_end_step(RtRun *run, RtStep *s); /* counters; the next loss scale */
 
 /* ---- cpu: products and attention ------------------------------------------------------------ */

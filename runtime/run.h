@@ -204,6 +204,9 @@ typedef struct RtTensors RtTensors;          /* optim/tensor.h */
 RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind); /* NULL: it needs none */
 void rt_tensors_free(RtTensors *all);
 int rt_adafactor_states(RtStateTensor state[RT_MAX_STATES]); /* as rt_optim_states */
+int rt_muon_states(RtStateTensor state[RT_MAX_STATES]);
+/* Of the arena that the update works in, behind the backward pass. */
+size_t rt_optim_work_bytes(const RtModel *m, const RtTrain *t);
 double rt_ema_decay(double ema, int64_t t); /* after t applied updates, optim/ema.c */
 void rt_ema_start(RtRun *run);              /* as the parameters are */
 void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q); /* one step of the average */

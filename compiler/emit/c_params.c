@@ -200,6 +200,8 @@ static void write_row(Emitter *e, DimScope *s, int i)
     vec_push(a, &f, arena_printf(a, ".path = %s", emit_string(e, p->path)));
     vec_push(a, &f, arena_printf(a, ".role = %s", role_name[p->role]));
     vec_push(a, &f, arena_printf(a, ".decay = %s", p->decay ? "true" : "false"));
+    if (p->excepted)
+        vec_push(a, &f, ".excepted = true");
     if (group_of(e, p) > 0)
         vec_push(a, &f, arena_printf(a, ".group = %d", group_of(e, p)));
     if (group_of(e, p) < 0)

@@ -124,8 +124,8 @@ static void write_means(Emitter *e)
     }
 }
 
-static const char *const optimizer_name[] = { "RT_SGD", "RT_ADAM", "RT_ADAMW", "RT_LAMB",
-                                              "RT_ADAFACTOR" };
+static const char *const optimizer_name[] = { "RT_SGD",  "RT_ADAM",      "RT_ADAMW",
+                                              "RT_LAMB", "RT_ADAFACTOR", "RT_MUON" };
 
 static void write_objectives(Emitter *e)
 {
@@ -371,6 +371,8 @@ static void write_train(Emitter *e)
     text_add(o, "        .optimizer = %s, .weight_decay = %s, .nesterov = %s,\n",
              optimizer_name[t->optimizer], emit_number(e, t->weight_decay),
              t->nesterov ? "true" : "false");
+    if (t->match_rms)
+        text_put(o, "        .match_rms = true,\n");
     write_hypers(e);
     c_schedule_rows(e);
     if (t->ema > 0)

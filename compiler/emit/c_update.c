@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-static const char *const update_name[] = { "rt_update_sgd", "rt_update_adam", "rt_update_adamw",
-                                           "rt_update_lamb", "rt_update_adafactor" };
+static const char *const update_name[] = { "rt_update_sgd",       "rt_update_adam",
+                                           "rt_update_adamw",     "rt_update_lamb",
+                                           "rt_update_adafactor", "rt_update_muon" };
 /* What the update does with each element, g = factor * d_p (fp16: without the loss scale). */
 static const char *const update_formula[] = {
     " *   sgd      g = g + decay p;  m = momentum m + g;\n"
@@ -28,6 +29,14 @@ static const char *const update_formula[] = {
     " *            p = p - lr decay p - alpha / max(1, rms(u) / d) u\n"
     " *            with alpha = max(eps2, rms(p)) min(lr, 1 / sqrt(t)), in update t. V is not\n"
     " *            stored: d_p is read four times (rows, columns, rms(u), update), p twice\n",
+    " *   muon     of a matrix of role weight, but for those marked .excepted:\n"
+    " *            m = m + (1 - momentum) (g - m);  u = g + momentum (m - g), without nesterov m;\n"
+    " *            X = u / |u|;  5 times  X = 3.4445 X - 4.775 A X + 2.0315 A A X,  A = X X';\n"
+    " *            p = p - lr decay p - lr s X,  s = sqrt(max(1, rows / columns)), or, where\n"
+    " *            .match_rms says so, 0.2 sqrt(max(rows, columns))\n"
+    " *   adamw    of all else, adamw-factor lr being lr:  m = b1 m + (1 - b1) g;\n"
+    " *            v = b2 v + (1 - b2) g^2;  p = p - lr decay p\n"
+    " *            - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
 };
 
 /* Where the names of the formulas come from, and the schedule. */
@@ -37,6 +46,11 @@ static const char *update_names(Emitter *e, const TrainSettings *train)
     if (train->optimizer == OPT_ADAFACTOR)
         text_put(&t, "beta2-decay, eps1 (0: that of the type), eps2 and d are those of the model "
                      "table's .hyper; ");
+    else if (train->optimizer == OPT_MUON)
+        text_add(&t,
+                 "The products take %.3g FLOP per update and work in the arena. momentum, "
+                 "adamw-factor, b1, b2 and eps are those of the model table's .hyper; ",
+                 program_update_flops(e->p, program_training_dims(e->p)));
     else if (train->optimizer != OPT_SGD)
         text_put(&t, "b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; ");
     else

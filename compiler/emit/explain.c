@@ -279,7 +279,9 @@ static void write_categories(Explainer *x, const Sized *z)
     int64_t fixed = flat + copy + average + (trains ? flat : 0);
     for (int i = 0; i < states; i++)
         fixed += state[i].elems * dtype_bytes(p->real);
-    const int64_t batch = batch_bytes(x), all = fixed + z->arena + batch;
+    const int64_t update = trains ? program_update_bytes(p, x->values) : 0;
+    const int64_t arena = update > z->arena ? update : z->arena;
+    const int64_t batch = batch_bytes(x), all = fixed + arena + batch;
     const Alive at = alive_of(z);
     text_add(e->out, "\n  %-*s %17s\n", NAME_WIDTH, trains ? "training" : "running it", "bytes");
     write_row(x, "parameters", flat, all, emit_format(e, "%s of them", emit_count(e, n)));
@@ -290,11 +292,12 @@ static void write_categories(Explainer *x, const Sized *z)
                   state[i].elems * dtype_bytes(p->real), all, "");
     write_row(x, "average of the weights", average, all, "");
     write_row(x, "  these together", fixed, all, per_parameter(x, fixed, n));
-    write_row(x, "arena", z->arena, all, "");
+    write_row(x, "arena", arena, all, "");
     write_row(x, "  kept for the backward pass", at.kept, all, "");
     write_row(x, at.kept ? "  other values at the peak" : "  values at the peak", at.rest, all, "");
     write_row(x, "  partial sums of kernels", at.sums, all, "");
     write_row(x, "  gaps", z->arena - z->live, all, "");
+    write_row(x, "  more for the update's products", arena - z->arena, all, "");
     write_row(x, "batch", batch, all, "");
     write_row(x, "total", all, all, "");
 }

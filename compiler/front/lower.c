@@ -555,6 +555,7 @@ static void lower_params(Low *low)
                      .init_value = p->init_value,
                      .trained = p->used && p->role != SEM_STATE,
                      .updates = p->updates,
+                     .excepted = p->excepted,
                      .fit_input = p->fit_input,
                      .fit_kind = p->fit_kind,
                      .span = p->span };
@@ -638,11 +639,10 @@ static void lower_train(Low *low)
     s->present = t->present;
     s->batch = t->batch;
     s->accumulate = t->accumulate;
-    static const OptKind kinds[] = { [SEM_SGD] = OPT_SGD,
-                                     [SEM_ADAM] = OPT_ADAM,
-                                     [SEM_ADAMW] = OPT_ADAMW,
-                                     [SEM_LAMB] = OPT_LAMB,
-                                     [SEM_ADAFACTOR] = OPT_ADAFACTOR };
+    static const OptKind kinds[] = {
+        [SEM_SGD] = OPT_SGD,   [SEM_ADAM] = OPT_ADAM,           [SEM_ADAMW] = OPT_ADAMW,
+        [SEM_LAMB] = OPT_LAMB, [SEM_ADAFACTOR] = OPT_ADAFACTOR, [SEM_MUON] = OPT_MUON
+    };
     s->optimizer = kinds[t->optimizer];
     for (int i = 0; i < t->hypers.len; i++) {
         const CheckedHyper *h = &t->hypers.at[i];
@@ -650,6 +650,7 @@ static void lower_train(Low *low)
     }
     s->weight_decay = t->weight_decay;
     s->nesterov = t->nesterov;
+    s->match_rms = t->match_rms;
     lower_schedule(t, s);
     if (t->schedule == SEM_FORMULA) {
         Low wide = *low; /* rates are computed in double */

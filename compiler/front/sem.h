@@ -124,6 +124,7 @@ typedef struct {
     double init_value;    /* CONST: itself; NORMAL: std; UNIFORM: bound */
     bool used;            /* by the loss */
     uint8_t *updates;     /* by repetition: number of its CheckedUpdate, 0 = none; or NULL */
+    bool excepted;        /* Muon leaves it to AdamW */
     int fit_input;        /* state from mean(x): the input, else -1 */
     const char *fit_kind; /* "mean", "std" or NULL */
     Span span;
@@ -207,10 +208,11 @@ typedef struct { /* settings as Program's TrainSettings has them */
     VEC(CheckedMap) maps;
     Span data_span;
     int64_t batch, accumulate;
-    enum { SEM_SGD, SEM_ADAM, SEM_ADAMW, SEM_LAMB, SEM_ADAFACTOR } optimizer;
+    enum { SEM_SGD, SEM_ADAM, SEM_ADAMW, SEM_LAMB, SEM_ADAFACTOR, SEM_MUON } optimizer;
     VEC(CheckedHyper) hypers; /* numbers of the optimizer besides rate and decay */
     double weight_decay;
     bool nesterov;
+    bool match_rms; /* of Muon: steps as large as AdamW's */
     enum {
         SEM_CONSTANT,
         SEM_LINEAR,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define BELOW_1    0.9999999
-#define OPTIMIZERS "sgd adam adamw lamb adafactor"
+#define OPTIMIZERS "sgd adam adamw lamb adafactor muon"
 
 void sem_hyper(Sem *s, const char *name, double value, double lo, double hi)
 {

@@ -399,7 +399,7 @@ bool train_number(Sem *s, const Ast *a, const char *what, double least, double m
 typedef struct {
     const char *names;
     int places;
-    const Ast *value[8];
+    const Ast *value[12];
 } TrainCall;
 bool train_call(Sem *s, const Ast *a, TrainCall *call);
 const char *train_called(const Ast *a); /* the name in name(...), NULL if it is no such call */
@@ -413,6 +413,7 @@ void sem_check_schedule(Sem *s, const Ast *steps);
 void sem_train_clip(Sem *s, const Ast *a);
 void sem_train_ema(Sem *s, const Ast *a);
 void sem_train_groups(Sem *s, const Ast *a);
+void sem_train_except(Sem *s, const Ast *a); /* patterns of what Muon leaves to AdamW */
 
 /* ---- sem_optimizer.c, sem_tensorwise.c ----------------------------------------------------- */
 

@@ -110,6 +110,7 @@ static void claim(Sem *s, CheckedParam *p, int64_t r, const char *name, int grou
     p->updates[r] = (uint8_t)group;
 }
 
+/* Claims for a group what the pattern names; 0: it is excepted from Muon. */
 static void match(Sem *s, const Ast *a, int group)
 {
     Checked *c = s->out;
@@ -120,13 +121,19 @@ static void match(Sem *s, const Ast *a, int group)
         if (p->role == SEM_STATE)
             continue;
         vec_push(s->arena, &paths, p->path);
+        int64_t hits = 0;
         for (int64_t r = 0; r < times(s, p->group); r++) {
             const char *name = name_of(s, p, r);
             if (!fits(a->name, name))
                 continue;
-            any = true;
-            claim(s, p, r, name, group, a);
+            hits++;
+            if (group)
+                claim(s, p, r, name, group, a);
         }
+        any = any || hits;
+        p->excepted = p->excepted || (hits && !group);
+        if (hits && hits < times(s, p->group) && !group)
+            sem_error(s, a->span, "except takes all repetitions of %s, or none", p->path);
     }
     if (any)
         return;
@@ -179,6 +186,18 @@ static void group(Sem *s, const Ast *a)
         sem_error(s, a->span, "a group names its parameters: group(\"h.*\", lr: 0.5)");
     else if (!numbers)
         sem_error(s, a->span, "a group has lr, a factor of the rate, or weight_decay, or both");
+}
+
+void sem_train_except(Sem *s, const Ast *a)
+{
+    const bool list = a->kind == AST_LIST;
+    for (int i = 0; i < (list ? a->items.len : 1); i++) {
+        const Ast *item = list ? a->items.at[i] : a;
+        if (item->kind == AST_STRING)
+            match(s, item, 0);
+        else
+            sem_error(s, item->span, "a pattern of names is a text: \"h.*.attn.*\"");
+    }
 }
 
 void sem_train_groups(Sem *s, const Ast *a)

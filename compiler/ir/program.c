@@ -1,7 +1,7 @@
-/* program.c -- an empty model table, and the sizes it is trained with.
+/* program.c -- an empty model table, the sizes it is trained with, what its optimizer keeps.
  *
  * In: the context. Out: a Program with its own table of dims, in which everything that has a
- * usual value has it; and what its optimizer keeps.
+ * usual value has it; the states of an optimizer and what its update works in.
  */
 #include "ir/program.h"
 
@@ -71,14 +71,69 @@ static int factored_states(const Program *p, const int64_t *dims, OptimizerState
     return 3;
 }
 
+bool program_is_muon(const Program *p, const Param *q)
+{
+    return p->train.optimizer == OPT_MUON && q->role == ROLE_WEIGHT && q->type->rank == 2
+           && !q->excepted;
+}
+
 int program_states(const Program *p, const int64_t *dims, OptimizerState state[PROGRAM_MAX_STATES])
 {
     int64_t flat = 0;
     if (p->train.optimizer == OPT_ADAFACTOR)
         return factored_states(p, dims, state);
-    for (int i = 0; i < p->params.len; i++)
-        flat += dim_eval(type_elems(p->dims, p->params.at[i].stacked), dims);
+    int64_t squares = 0; /* Muon keeps none of its own matrices */
+    for (int i = 0; i < p->params.len; i++) {
+        const Param *q = &p->params.at[i];
+        const int64_t n = dim_eval(type_elems(p->dims, q->stacked), dims);
+        const bool none = p->train.optimizer == OPT_MUON && q->role == ROLE_STATE;
+        flat += n;
+        squares += none || program_is_muon(p, q) ? 0 : n;
+    }
     state[0] = (OptimizerState){ "m", flat };
-    state[1] = (OptimizerState){ "v", flat };
+    state[1] = (OptimizerState){ "v", squares };
     return p->train.optimizer == OPT_SGD ? hyper(&p->train, "momentum") != 0 : 2;
+}
+
+/* ---- what the update works in --------------------------------------------------------------- */
+
+enum { ALIGNED = 64 }; /* elements that a buffer's size is rounded up to */
+
+static int64_t room(int64_t n) { return (n + ALIGNED - 1) / ALIGNED * ALIGNED; }
+
+static void sides(const Param *q, const int64_t *dims, int64_t *least, int64_t *most)
+{
+    const int64_t R = dim_eval(q->type->dim[0], dims), C = dim_eval(q->type->dim[1], dims);
+    *least = R < C ? R : C;
+    *most = R < C ? C : R;
+}
+
+int64_t program_update_bytes(const Program *p, const int64_t *dims)
+{
+    int64_t most = 0, k, l;
+    for (int i = 0; i < p->params.len; i++) {
+        if (!program_is_muon(p, &p->params.at[i]))
+            continue;
+        sides(&p->params.at[i], dims, &k, &l);
+        const int64_t n = 2 * room(k * l) + 2 * room(k * k);
+        most = n > most ? n : most;
+    }
+    return most * dtype_bytes(p->real);
+}
+
+/* Five times, of k x l with k <= l: X X', A A and A X, 2 k k l + 2 k k k + 2 k k l. */
+double program_update_flops(const Program *p, const int64_t *dims)
+{
+    double sum = 0;
+    int64_t k, l;
+    for (int i = 0; i < p->params.len; i++) {
+        const Param *q = &p->params.at[i];
+        if (!program_is_muon(p, q))
+            continue;
+        sides(q, dims, &k, &l);
+        const double times = (double)dim_eval(type_elems(p->dims, q->stacked), dims)
+                             / ((double)k * (double)l);
+        sum += times * (double)k * (double)k * (20.0 * (double)l + 10.0 * (double)k);
+    }
+    return sum;
 }

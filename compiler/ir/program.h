@@ -33,6 +33,7 @@ typedef struct {
     int group;           /* -1 = top level */
     Role role;
     bool decay;             /* by default: weight and embedding */
+    bool excepted;          /* Muon leaves it to AdamW */
     const uint8_t *updates; /* by repetition: number of its UpdateGroup, 0 = none; or NULL */
     InitKind init;
     double init_value;    /* see InitKind */
@@ -84,7 +85,7 @@ typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % righ
 
 /* ---- train settings ------------------------------------------------------------------------- */
 
-typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW, OPT_LAMB, OPT_ADAFACTOR } OptKind;
+typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW, OPT_LAMB, OPT_ADAFACTOR, OPT_MUON } OptKind;
 typedef enum {
     SCHED_CONSTANT,
     SCHED_LINEAR,
@@ -135,7 +136,8 @@ typedef struct {
     OptKind optimizer;
     VEC(Hyper) hypers;   /* numbers of the optimizer besides rate and decay */
     double weight_decay; /* of parameters marked so */
-    bool nesterov;       /* of SGD */
+    bool nesterov;       /* of SGD, Muon */
+    bool match_rms;      /* of Muon: steps as large as AdamW's */
     SchedKind schedule;
     double lr, lr_end;                              /* highest; end of linear and cosine */
     int64_t warmup;                                 /* steps */
@@ -227,5 +229,9 @@ typedef struct {      /* what the optimizer keeps from update to update, in the 
 enum { PROGRAM_MAX_STATES = 8 };
 /* The states at these dims (by symbol id); how many. */
 int program_states(const Program *p, const int64_t *dims, OptimizerState state[PROGRAM_MAX_STATES]);
+bool program_is_muon(const Program *p, const Param *q); /* a matrix that Muon makes orthogonal */
+/* Bytes of the arena that the update works in; operations of its products. */
+int64_t program_update_bytes(const Program *p, const int64_t *dims);
+double program_update_flops(const Program *p, const int64_t *dims);
 
 #endif

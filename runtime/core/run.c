@@ -35,15 +35,15 @@ static size_t output_bytes(const RtModel *m, const ptrdiff_t *dims, int output)
     return RT_SIZE(char, (size_t)elems(shape, m->outputs[output].rank) * rt_real_bytes(m));
 }
 
-static size_t arena_bytes(const RtModel *m, const ptrdiff_t *dims, int use)
+static size_t arena_bytes(const RtModel *m, const RtOptions *o, int use)
 {
-    size_t most = 0;
+    size_t most = use & RT_USE_TRAIN ? rt_optim_work_bytes(m, &o->train) : 0;
     for (int entry = RT_ENTRY_TRAIN; entry <= RT_ENTRY_COUNT; entry++) {
         const bool wanted = entry == RT_ENTRY_EVAL     ? (use & RT_USE_EVAL) != 0
                             : entry == RT_ENTRY_OUTPUT ? (use & RT_USE_OUTPUT) != 0
                             : entry == RT_ENTRY_COUNT  ? (use & (RT_USE_TRAIN | RT_USE_EVAL)) != 0
                                                        : (use & RT_USE_TRAIN) != 0;
-        const size_t bytes = wanted ? m->arena_bytes(dims, (RtEntry)entry) : 0;
+        const size_t bytes = wanted ? m->arena_bytes(o->dims, (RtEntry)entry) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -78,7 +78,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
             at.state += (double)state_bytes(m, &states[i]);
         at.average = o->train.ema > 0 ? flat : 0;
     }
-    at.arena = (double)arena_bytes(m, o->dims, use);
+    at.arena = (double)arena_bytes(m, o, use);
     for (int i = 0; i < m->n_inputs; i++)
         at.inputs += (double)row_count(m, o, use) * (double)input_row(m, o->dims, i)
                      * (double)input_bytes(m, i);
@@ -117,7 +117,7 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
         state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
                                      "the sums of the norm");
     }
-    run->arena = rt_alloc(arena_bytes(m, o->dims, use), "the arena (activations)");
+    run->arena = rt_alloc(arena_bytes(m, o, use), "the arena (activations)");
     state->row_cap = row_count(m, o, use);
     memcpy(run->dims, o->dims, sizeof run->dims);
     for (int i = 0; i < m->n_inputs; i++) {

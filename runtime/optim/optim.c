@@ -77,11 +77,10 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
 
 const char *rt_optimizer_name(RtOptKind kind)
 {
-    static const char *const name[] = { [RT_SGD] = "sgd",
-                                        [RT_ADAM] = "adam",
-                                        [RT_ADAMW] = "adamw",
-                                        [RT_LAMB] = "lamb",
-                                        [RT_ADAFACTOR] = "adafactor" };
+    static const char *const name[] = {
+        [RT_SGD] = "sgd",   [RT_ADAM] = "adam",           [RT_ADAMW] = "adamw",
+        [RT_LAMB] = "lamb", [RT_ADAFACTOR] = "adafactor", [RT_MUON] = "muon"
+    };
     return name[kind];
 }
 
@@ -99,6 +98,8 @@ int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES])
 {
     if (t->optimizer == RT_ADAFACTOR)
         return rt_adafactor_states(state);
+    if (t->optimizer == RT_MUON)
+        return rt_muon_states(state);
     state[0] = (RtStateTensor){ .name = "m" };
     state[1] = (RtStateTensor){ .name = "v" };
     return t->optimizer == RT_SGD ? rt_hyper(t, "momentum") != 0 : 2;

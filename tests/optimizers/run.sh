@@ -35,7 +35,22 @@ trains() {
     took=$(python3 "$here/bytes.py" "$name.60/step-00000060/optimizer.safetensors")
     if [ -n "$said" ] && [ "$said" = "$took" ]; then ok "$name-memory"; else bad "$name-memory" "$took bytes, said are $said"; fi
 }
+# Products of the update that need a larger arena than the backward pass: planned, and all the same
+# trained; the emitted file says what they cost.
+muon='optimizer=muon(lr: 0.05)' large="-D F=64 -D batch=2 -D clip=0"
+if "$g" $large -D "$muon" "$here/net.model" -o large 2> log && ./large --out none > said; then
+    "$g" --explain=memory $large -D "$muon" "$here/net.model" > plan
+    grep -q "more for the update's products" plan && ok larger-arena || bad larger-arena "$(grep arena plan | head -n 1)"
+    took=$(sed -n 's/^memory .*: \(.*\); .*/\1/p' said)
+    tr -s ' ' < plan | grep -q "^ total .* $took " && ok larger-arena-total || bad larger-arena-total "$took; $(grep total plan)"
+else bad larger-arena "$(tail -n 1 log said)"; fi
+"$g" --emit=c $large -D "$muon" "$here/net.model" > large.c
+grep -q 'products take 2.37e+07 FLOP per update and work in the arena' large.c && ok says-flops ||
+    bad says-flops "$(grep FLOP large.c)"
+
 for p in fp32 fp64 bf16; do
     trains lamb 'lamb(lr: 0.02)' $p 0.5
     trains adafactor 'adafactor(lr: 0.05)' $p 0.5
+    trains muon 'muon(lr: 0.05, adamw_factor: 0.2, except: "head.*")' $p 0.5
+    trains muon-rms 'muon(lr: 0.04, adjust: rms, nesterov: false)' $p 0.5
 done

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import torch
+from torch.optim import _muon
 
 OUT = Path(__file__).resolve().parent.parent / "runtime" / "optimizers.h"
 HEAD = '''/* optimizers.h -- parameters after updates; written by tests/torch/optimizers.py. */
@@ -20,9 +21,10 @@ typedef struct {
 static const OptimizerCase optimizer_cases[] = {
 '''
 # Name, shape, weight decay applies: as `params` of test_optimizers.c has them. Tall, wide, square in
-# two repetitions of a stack, an embedding, two matrices in one, two biases: one begins at 0.
+# two repetitions of a stack, an embedding, a head, two matrices in one, two biases: one begins
+# at 0.
 PARAMS = [("wide", (2, 5), True), ("h.0", (3, 3), True), ("h.1", (3, 3), True),
-          ("tall", (6, 2), True), ("table", (4, 3), True), ("cube", (2, 3, 4), True),
+          ("tall", (6, 2), True), ("table", (4, 3), True), ("head", (2, 2), True), ("cube", (2, 3, 4), True),
           ("b", (5,), False), ("zero", (3,), False)]
 STEPS = (1, 10, 100)
 
@@ -39,10 +41,10 @@ def start():
 
 
 def gradients(params, step):
-    """Of element i of the flat buffer: 0.3 p + 0.2 cos(0.37 i + step)."""
+    """Of element i of the flat buffer: 0.3 p + 0.2 cos(0.37 i^2 + step)."""
     at = 0
     for p in params:
-        wave = torch.tensor([0.2 * math.cos(0.37 * (at + i) + step) for i in range(p.numel())],
+        wave = torch.tensor([0.2 * math.cos(0.37 * (at + i) ** 2 + step) for i in range(p.numel())],
                             dtype=torch.float64)
         p.grad = (0.3 * p.detach() + wave.reshape(p.shape))
         at += p.numel()
@@ -89,6 +91,29 @@ def split(kind, params, weight_decay, **arguments):
                  **arguments)]
 
 
+def newton_schulz(u, coefficients, steps, eps):
+    """That of torch.optim.Muon, without its rounding to bf16."""
+    a, b, c = coefficients
+    x = u.T if u.size(0) > u.size(1) else u
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if u.size(0) > u.size(1) else x
+
+
+def muon(params, nesterov, adjust, decay):
+    """Muon for matrices of role weight, AdamW for the rest, at a quarter of the rate."""
+    _muon._zeropower_via_newtonschulz = newton_schulz
+    hidden = [p for p, row in zip(params, PARAMS) if row[0] in ("wide", "h.0", "h.1", "tall")]
+    rest = [(p, row[2]) for p, row in zip(params, PARAMS) if all(p is not q for q in hidden)]
+    return [torch.optim.Muon(hidden, lr=0.02, weight_decay=decay, nesterov=nesterov,
+                             adjust_lr_fn=adjust),
+            torch.optim.AdamW([{"params": [p for p, d in rest if d == decays],
+                                "weight_decay": decay if decays else 0} for decays in (True, False)],
+                              lr=0.005, betas=(0.9, 0.99), eps=1e-8)]
+
+
 def hypers(**numbers):
     rows = ", ".join(f'{{ "{k.replace("_", "-")}", {v!r}, 0, 1e30 }}' for k, v in numbers.items())
     return f".hyper = {{ {rows} }}, .n_hypers = {len(numbers)}"
@@ -107,6 +132,13 @@ def main():
                     fields + hypers(beta2_decay=-0.8, eps1=eps[0] or 0, eps2=eps[1], d=d),
                     lambda p: split(torch.optim.Adafactor, p, lr=0.03, eps=eps, d=d,
                                     weight_decay=decay))
+    for nesterov, adjust, decay in ((True, "original", 0.1), (False, "match_rms_adamw", 0.0)):
+        rms = "true" if adjust == "match_rms_adamw" else "false"
+        fields = (f".optimizer = RT_MUON, .lr = 0.02, .weight_decay = {decay}, .match_rms = {rms}, "
+                  f".nesterov = {str(nesterov).lower()}, ")
+        text += row(f"muon, nesterov {nesterov}, {adjust}, decay {decay}",
+                    fields + hypers(momentum=0.95, adamw_factor=0.25, beta1=0.9, beta2=0.99, eps=1e-8),
+                    lambda p: muon(p, nesterov, adjust, decay))
     OUT.write_text(text + "};\n/* clang-format on */\n")
 
 
