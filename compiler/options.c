@@ -40,6 +40,8 @@ static const Row table[] = {
       "stop earlier: ast, ir, grad, types, plan or c; exe is the default" },
     { "--precision", "P", KIND_CHOICE, AT(precision), "fp32|fp64|bf16|fp16", PRECISION_FP32,
       "of the train block, or fp32; 16 bits have fp32 masters" },
+    { "--masters", "M", KIND_CHOICE, AT(masters), "fp32|none", MASTERS_FP32,
+      "none: weights in bf16 alone, updates rounded at random" },
     { "--head-rows", "N", KIND_NUMBER, AT(head_rows), NULL, 0,
       "compute the logits N rows at a time; 0: all; 512 where they are large" },
     { "--recompute", "WHAT", KIND_TEXT, AT(recompute), NULL, 0,
@@ -268,6 +270,8 @@ static const char *command_of(Context *cx, const Options *opt)
     static const char *const precision[] = { "", " --precision=fp64", " --precision=bf16",
                                              " --precision=fp16" };
     text_put(&t, opt->precision > 0 ? precision[opt->precision] : "");
+    if (opt->masters != MASTERS_UNSET)
+        text_put(&t, opt->masters == MASTERS_NONE ? " --masters=none" : " --masters=fp32");
     if (opt->head_rows >= 0)
         text_add(&t, " --head-rows=%ld", opt->head_rows);
     if (opt->recompute)

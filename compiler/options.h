@@ -15,6 +15,7 @@ typedef enum {
     PRECISION_BF16,
     PRECISION_FP16
 } Precision;
+typedef enum { MASTERS_UNSET, MASTERS_FP32, MASTERS_NONE } Masters;
 typedef enum { DEPS_NONE, DEPS_ONLY, DEPS_BESIDE } DepsKind;
 
 typedef VEC(const char *) TextList;
@@ -27,6 +28,7 @@ typedef struct {
     bool ir;                         /* the input is IR text */
     int precision;                   /* Precision */
     const char *recompute;           /* --recompute, or NULL */
+    int masters;                     /* Masters */
     int explain;                     /* ExplainKind */
     TextList dims;                   /* --dims: "T=128" */
     long head_rows;                  /* -1: as the train block says */

@@ -133,10 +133,36 @@ static DType find_narrow(const Run *r)
     return narrow;
 }
 
+/* Do parameters have no fp32 master? In programs without bf16 that is an error. */
+static bool is_masterless(const Run *r, DType narrow)
+{
+    const bool option = r->opt->masters != MASTERS_UNSET;
+    const bool none = option ? r->opt->masters == MASTERS_NONE
+                             : r->checked && r->checked->train.masterless;
+    const bool tensorwise = r->checked && r->checked->train.tensorwise;
+    if (!none || (narrow == DT_BF16 && !tensorwise))
+        return none;
+    const Span at = option ? (Span){ 0 } : r->checked->train.masters_span;
+    const char *setting = option ? "--masters=none" : "masters = none";
+    if (narrow == DT_BF16) {
+        Diag *d = diag_error(r->cx, at, "%s: the optimizer works on whole tensors, in fp32",
+                             setting);
+        diag_note(d, r->checked->train.optimizer_span, "it is set here");
+        return false;
+    }
+    Diag *d = diag_error(r->cx, at, "%s: for bf16 alone, and this program computes in %s", setting,
+                         narrow == DT_F16                    ? "fp16"
+                         : precision_of(r) == PRECISION_FP64 ? "fp64"
+                                                             : "fp32");
+    diag_hint(d, "precision = bf16, or gradcc --precision=bf16");
+    return false;
+}
+
 static void run_lower(Run *r)
 {
     const int precision = precision_of(r);
     const DType narrow = find_narrow(r);
+    is_masterless(r, narrow);
     const bool mixed = r->checked->regions.len > 0 && narrow != DT_F32;
     r->program = lower_program(r->cx, r->checked, precision == PRECISION_FP64 ? DT_F64 : DT_F32,
                                !mixed                           ? LOWER_ALIKE
@@ -191,6 +217,19 @@ static void run_precision(Run *r)
         p->count_graph = pass_borderless(p->count_graph);
     for (int i = 0; i < p->metrics.len; i++)
         p->metrics.at[i].formula = pass_borderless(p->metrics.at[i].formula);
+}
+
+static void run_masters(Run *r)
+{
+    Program *p = r->program;
+    if (!is_masterless(r, find_narrow(r)))
+        return;
+    const Slots s = graphs_of(r);
+    for (int i = 0; i < s.len; i++)
+        masters_mark(*s.at[i]);
+    for (int i = 0; i < s.len; i++)
+        *s.at[i] = pass_masters(*s.at[i]);
+    masters_place(p);
 }
 
 static void run_lint(Run *r)
@@ -431,6 +470,8 @@ static const Pass passes[] = {
       "rules, folding, dead code" },
     { "precision", run_precision, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, false,
       "what is rounded to 16 bits (--precision=bf16, fp16)" },
+    { "masters", run_masters, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, false,
+      "parameters of 16 bits alone (--masters=none)" },
     { "lint", run_lint, FORM_TENSOR, FORM_TENSOR, STAGE_TENSOR, false,
       "warns of what can be NaN or infinite" },
     { "grad", run_grad, FORM_TENSOR, FORM_TENSOR, STAGE_JOINT, false, "adds the adjoints" },

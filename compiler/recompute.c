@@ -62,9 +62,12 @@ static int64_t fixed_bytes(const Program *p)
 {
     const int64_t *dims = program_training_dims(p);
     const bool narrow = p->narrow == DT_BF16 || p->narrow == DT_F16;
-    int64_t params = 0, rows = 0;
-    for (int i = 0; i < p->params.len; i++)
-        params += elems_of(p, p->params.at[i].stacked, dims);
+    int64_t params = 0, halves = 0, rows = 0;
+    for (int i = 0; i < p->params.len; i++) {
+        const int64_t n = elems_of(p, p->params.at[i].stacked, dims);
+        params += n;
+        halves += p->params.at[i].half ? n : 0;
+    }
     const int64_t micro = p->train.accumulate > 0 ? p->train.accumulate : 1;
     for (int i = 0; i < p->inputs.len; i++) {
         const Type *t = p->inputs.at[i].type;
@@ -74,7 +77,8 @@ static int64_t fixed_bytes(const Program *p)
     int64_t reals = (p->train.ema > 0 ? 3 : 2) * params;
     for (int i = program_states(p, dims, state) - 1; i >= 0; i--)
         reals += state[i].elems;
-    return reals * dtype_bytes(p->real) + (narrow ? 2 * params : 0) + rows;
+    const int64_t kept = halves > 0 ? -2 * halves : narrow ? 2 * params : 0;
+    return reals * dtype_bytes(p->real) + kept + rows;
 }
 
 /* ---- trying ---------------------------------------------------------------------------------- */

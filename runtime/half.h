@@ -36,6 +36,17 @@ static inline rt_bf16 rt_to_bf16(float x)
     return (rt_bf16)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : near);
 }
 
+/* One of the two neighbours, at random: the 16 low bits of r are added below the digits that stay
+   and what is left there is cut off; so the mean over all r is x. What bf16 has stays as it is, and
+   no finite number becomes infinite. */
+static inline rt_bf16 rt_to_bf16_random(float x, uint32_t r)
+{
+    const uint32_t u = rt_half_bits(x), size = u & 0x7fffffffu, up = size + (r & 0xffffu);
+    const uint32_t most = up < 0x7f800000u ? up >> 16 : 0x7f7fu;
+    const uint32_t rest = size == 0x7f800000u ? 0x7f80u : size >> 16 | 0x40u;
+    return (rt_bf16)((u >> 16 & 0x8000u) | (size < 0x7f800000u ? most : rest));
+}
+
 static inline float rt_of_f16(rt_f16 h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, u = (uint32_t)(h & 0x7fffu) << 13;

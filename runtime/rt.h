@@ -267,7 +267,8 @@ typedef struct {
     int n_dims;
     const RtParam *params;
     int n_params;
-    ptrdiff_t n_elems; /* of the flat parameter buffer */
+    ptrdiff_t n_elems;  /* of the flat parameter buffer */
+    ptrdiff_t n_halves; /* the last so many have no fp32 master: p16 alone holds them, p does not */
     const RtGroup *groups;
     int n_groups;
     const RtInput *inputs;
@@ -318,7 +319,8 @@ struct RtStep {                 /* device memory on a GPU */
 struct RtRun { /* the part that emitted code sees */
     const RtModel *model;
     void *p, *d_p;   /* flat parameters and gradients, real type */
-    void *p16;       /* p rounded to the compute type, same places; NULL: the model has none */
+    void *p16;       /* p rounded to the compute type, same places; NULL: the model has none. With
+                        n_halves: only those, and they are what is trained */
     void *arena;     /* where values of a micro-step or batch live */
     int micro_steps; /* of this update */
     ptrdiff_t dims[RT_MAX_DIMS];     /* of the current micro-step or batch */

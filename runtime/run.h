@@ -124,6 +124,7 @@ typedef struct {                       /* what a checkpoint holds besides tensor
     RtProducts products;               /* how those of bf16 operands were computed */
     double scale;                      /* of the loss, of the update to come; NAN = not known */
     int64_t tracker, stuck;            /* as in RtState */
+    int64_t converted;                 /* parameters read from fp32 to bf16 or back */
 } RtCheckpoint;
 
 /* What a state of the optimizer keeps for each repetition of a parameter: the rank and the shape of
@@ -171,13 +172,19 @@ const char *rt_param_name(const RtParam *q, ptrdiff_t repeat, char name[RT_NAME_
 ptrdiff_t rt_params_count(const RtModel *m, bool trained_only); /* elements in all */
 void rt_params_init(const RtModel *m, uint64_t seed, void *p);  /* keyed by logical name */
 void rt_params_print(const RtModel *m, FILE *to);               /* the table */
-uint64_t rt_hash_text(const char *text);           /* 64-bit FNV-1a: streams of names */
-size_t rt_real_bytes(const RtModel *m);            /* 4 or 8 */
-const char *rt_precision(const RtModel *m);        /* "fp64", "fp32", "bf16", "fp16" */
-size_t rt_params_copy_bytes(const RtModel *m);     /* of the compute copy in 16 bits; 0 = none */
-void rt_params_copy(RtRun *run);                   /* p16 from p; the optimizer keeps it so */
-const char *rt_products_name(RtProducts products); /* "native", "unpack", "unset" */
-RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
+uint64_t rt_hash_text(const char *text);    /* 64-bit FNV-1a: streams of names */
+size_t rt_real_bytes(const RtModel *m);     /* 4 or 8 */
+const char *rt_precision(const RtModel *m); /* "fp64", "fp32", "bf16", "fp16" */
+size_t rt_params_bytes(const RtModel *m);   /* of the parameters as they are kept */
+/* Where those without an fp32 master are, by their numbers in the flat buffer; NULL: none are. They
+   lie behind the others in one block that begins at p. */
+uint16_t *rt_params_halves(const RtModel *m, void *p);
+ptrdiff_t rt_params_wide(const RtModel *m);    /* elements before them, in real type */
+size_t rt_params_copy_bytes(const RtModel *m); /* of the compute copy in 16 bits; 0 = none */
+void rt_params_copy(RtRun *run);               /* p16 from p; the optimizer keeps it so */
+void rt_params_round(const RtModel *m, const void *x, void *p); /* p = flat values in real type */
+const char *rt_products_name(RtProducts products);              /* "native", "unpack", "unset" */
+RtProducts rt_products_by_name(const char *name);               /* NULL or unknown: unset */
 
 /* ---- optim/: schedules and updates ----------------------------------------------------------- */
 
@@ -186,6 +193,7 @@ typedef struct { /* elements from..to-1 of the flat buffer, all updated with the
     bool decay;  /* RtTrain.weight_decay applies, else it is 0 here */
     double rate; /* multiplier of the learning rate: 1, or that of a group of parameters */
     double own;  /* weight decay of a group that has its own; NAN = as .decay says */
+    bool half;   /* kept in 16 bits alone */
 } RtPiece;
 enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 
@@ -196,6 +204,12 @@ double rt_piece_decay(RtPiece q, const RtTrain *t); /* its weight decay */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 /* The states that the optimizer keeps, not allocated; how many. */
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);
+/* round.c: an update of elements q.from..q.to-1, which are at p in fp32. */
+typedef void (*RtUpdatePiece)(RtRun *run, RtPiece q, void *p, const void *how);
+void rt_piece_rounded(RtRun *run, const RtStep *s, RtPiece q, RtUpdatePiece update,
+                      const void *how);
+/* Elements from..from+n-1 of the flat buffer, rounded to bf16 at random. */
+void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *x, uint16_t *to);
 double rt_hyper(const RtTrain *t, const char *name); /* 0 = it has no such number */
 const char *rt_optimizer_name(RtOptKind kind);
 double rt_sum_tree(const double *x, int n);  /* in a fixed tree */
@@ -318,6 +332,8 @@ struct RtState {
     RtStateTensor states[RT_MAX_STATES];
     void *ema;          /* the average of the weights, flat; NULL: none is kept */
     bool ema_moved;     /* by the update of this step */
+    void *other;        /* room for the average as the parameters are kept, where that differs */
+    bool swapped;       /* the average is in the parameters' place */
     RtPiece *pieces;    /* what updates go through */
     double *piece_sums; /* of squares, one per piece */
     int n_pieces;

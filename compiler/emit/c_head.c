@@ -23,11 +23,12 @@ static void name_symbols(Emitter *e)
             e->symbol[i] = names_take(e, e->file, dims_at(e->p->dims, i)->name);
 }
 
-/* "enc.h" within "a": a_enc_h */
+/* "enc.h" within "a": a_enc_h, of its 16-bit half a16_enc_h16 */
 static const char *group_path(Emitter *e, int g)
 {
     const ParamGroup *group = &e->p->groups.at[g];
-    const char *name = emit_identifier(e, group->name);
+    const char *name = emit_format(e, "%s%s", emit_identifier(e, group->name),
+                                   group->twin ? "16" : "");
     return group->parent < 0 ? name : emit_format(e, "%s_%s", group_path(e, group->parent), name);
 }
 
@@ -36,6 +37,8 @@ static void name_parameters(Emitter *e)
     Arena *a = e->cx->scratch;
     e->param = NEW_ARRAY(a, const char *, e->p->params.len + 1);
     e->group = NEW_ARRAY(a, const char *, e->p->groups.len + 1);
+    names_take_exact(e, e->file, "P_COUNT");
+    names_take_exact(e, e->file, "P_HALVES");
     for (int i = 0; i < e->p->groups.len; i++)
         e->group[i] = names_take_exact(e, e->file, arena_printf(a, "P_%s", group_path(e, i)));
     for (int i = 0; i < e->p->params.len; i++)
@@ -79,6 +82,16 @@ const Dim *c_count_parameters(Emitter *e)
     const Dim *n = dim_const(ds, 0);
     for (int i = 0; i < e->p->params.len; i++)
         n = dim_add(ds, n, type_elems(ds, e->p->params.at[i].stacked));
+    return n;
+}
+
+const Dim *c_count_halves(Emitter *e)
+{
+    Dims *ds = e->p->dims;
+    const Dim *n = dim_const(ds, 0);
+    for (int i = 0; i < e->p->params.len; i++)
+        if (e->p->params.at[i].half)
+            n = dim_add(ds, n, type_elems(ds, e->p->params.at[i].stacked));
     return n;
 }
 

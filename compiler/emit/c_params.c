@@ -15,8 +15,9 @@ static const char how_to_read[] =
     " * A linear layer stores [out,in] unless it is declared transposed: it is x @ w'. */\n\n";
 
 typedef struct {
-    int param, group;
-} Member; /* one of them is -1 */
+    int param, group; /* one of them is -1 */
+    bool half;
+} Member;
 typedef VEC(Member) Members;
 
 /* The child of `parent` that holds group g; -1 if g is not inside it. */
@@ -27,18 +28,25 @@ static int child_of(const Program *p, int parent, int g)
     return g;
 }
 
-static Members members_of(Emitter *e, int group)
+/* Those of one kind, in the order of declaration. */
+static void add_members(Emitter *e, int group, bool half, Members *list)
 {
-    Members list = { 0 };
     for (int i = 0; i < e->p->params.len; i++) {
         const int g = e->p->params.at[i].group;
         const int child = g == group ? -1 : child_of(e->p, group, g);
-        if (g != group && child < 0)
+        if (e->p->params.at[i].half != half || (g != group && child < 0))
             continue;
-        if (child >= 0 && list.len > 0 && list.at[list.len - 1].group == child)
+        if (child >= 0 && list->len > 0 && list->at[list->len - 1].group == child)
             continue;
-        vec_push(e->cx->scratch, &list, ((Member){ child < 0 ? i : -1, child }));
+        vec_push(e->cx->scratch, list, ((Member){ child < 0 ? i : -1, child, half }));
     }
+}
+
+static Members members_of(Emitter *e, int group)
+{
+    Members list = { 0 };
+    add_members(e, group, false, &list);
+    add_members(e, group, true, &list);
     return list;
 }
 
@@ -57,17 +65,24 @@ static void write_enum(Emitter *e, int group)
     const Members list = members_of(e, group);
     Text lines = text_new(e->cx->scratch);
     const char *end = "0";
+    bool border = group < 0 && program_has_halves(e->p);
     for (int i = 0; i < list.len; i++)
         if (list.at[i].group >= 0)
             write_enum(e, list.at[i].group);
     if (group < 0)
         text_put(&lines, "enum {\t/* first element in the flat buffer */\n");
     else
-        text_add(&lines, "enum {\t/* in one repetition of %s : %s * %s */\n",
+        text_add(&lines, "enum {\t/* in one repetition of %s : %s * %s%s */\n",
                  e->p->groups.at[group].name, e->p->groups.at[group].layer,
-                 dim_text(e->cx, e->p->groups.at[group].count));
+                 dim_text(e->cx, e->p->groups.at[group].count),
+                 e->p->groups.at[group].twin ? ", in 16 bits" : "");
     for (int i = 0; i < list.len; i++) {
         const Member m = list.at[i];
+        if (border && m.half) {
+            text_add(&lines, "    P_HALVES = %s,\t/* from here on in p16 alone */\n", end);
+            end = "P_HALVES";
+            border = false;
+        }
         const char *name = m.param >= 0 ? e->param[m.param] : e->group[m.group];
         const Span at = m.param >= 0 ? e->p->params.at[m.param].span
                                      : e->p->groups.at[m.group].span;
@@ -232,7 +247,16 @@ void c_parameters(Emitter *e)
     DimScope s = dim_scope(e, "");
     emit_banner(e, 2, "parameters");
     text_put(e->out, how_to_read);
-    if (e->p->narrow == DT_BF16 || e->p->narrow == DT_F16)
+    if (program_has_halves(e->p))
+        text_add(
+            e->out,
+            "/* Those before P_HALVES are in p, in fp32. Those from P_HALVES on have no fp32\n"
+            " * master: they are in p16, in %s, at the same numbers, and the update rounds them\n"
+            " * at random, up or down, so that on average nothing is lost. Values that are\n"
+            " * rounded to %s lie in memory so (section 3), and kernels compute with them in\n"
+            " * fp32. */\n\n",
+            dtype_name(e->p->narrow), dtype_name(e->p->narrow));
+    else if (e->p->narrow == DT_BF16 || e->p->narrow == DT_F16)
         text_add(
             e->out,
             "/* p holds them in fp32. p16 is a copy in %s, in the same places, that the update\n"

@@ -411,6 +411,8 @@ static void write_model(Emitter *e, int n_dims, bool check, bool steps)
     if (p->params.len)
         text_add(o, "    .params = %s_params, .n_params = %d, .n_elems = P_COUNT,\n", m,
                  p->params.len);
+    if (program_has_halves(p))
+        text_put(o, "    .n_halves = P_COUNT - P_HALVES,\n");
     if (p->train.updates.len)
         text_add(o, "    .groups = %s_groups, .n_groups = %d,\n", m, p->train.updates.len);
     if (p->inputs.len)

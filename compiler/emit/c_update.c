@@ -58,6 +58,9 @@ static const char *update_names(Emitter *e, const TrainSettings *train)
     text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
     if (train->updates.len)
         text_put(&t, "Groups of parameters have their own factor of lr, and decay. ");
+    if (program_has_halves(e->p))
+        text_put(&t, "Parameters from P_HALVES on are widened for that, and rounded at random "
+                     "behind it. ");
     if (train->ema > 0)
         text_put(&t, "The average of the weights follows each update: e = d e + (1 - d) p, where d "
                      "grows to .ema. ");

@@ -275,8 +275,10 @@ static void write_categories(Explainer *x, const Sized *z)
     const bool half = p->narrow == DT_BF16 || p->narrow == DT_F16, trains = e->kp->train != NULL;
     OptimizerState state[PROGRAM_MAX_STATES];
     const int states = trains ? program_states(p, x->values, state) : 0;
-    const int64_t copy = half ? 2 * n : 0, average = trains && p->train.ema > 0 ? flat : 0;
-    int64_t fixed = flat + copy + average + (trains ? flat : 0);
+    const int64_t halves = value_of(x, c_count_halves(e)), params = flat - 2 * halves;
+    const int64_t copy = half && halves == 0 ? 2 * n : 0;
+    const int64_t average = trains && p->train.ema > 0 ? flat + (halves > 0 ? params : 0) : 0;
+    int64_t fixed = params + copy + average + (trains ? flat : 0);
     for (int i = 0; i < states; i++)
         fixed += state[i].elems * dtype_bytes(p->real);
     const int64_t update = trains ? program_update_bytes(p, x->values) : 0;
@@ -284,7 +286,9 @@ static void write_categories(Explainer *x, const Sized *z)
     const int64_t batch = batch_bytes(x), all = fixed + arena + batch;
     const Alive at = alive_of(z);
     text_add(e->out, "\n  %-*s %17s\n", NAME_WIDTH, trains ? "training" : "running it", "bytes");
-    write_row(x, "parameters", flat, all, emit_format(e, "%s of them", emit_count(e, n)));
+    const char *kept = halves > 0 ? emit_format(e, ", %s in 16 bits alone", emit_count(e, halves))
+                                  : "";
+    write_row(x, "parameters", params, all, emit_format(e, "%s of them%s", emit_count(e, n), kept));
     write_row(x, "16-bit copy", copy, all, "");
     write_row(x, "gradients", trains ? flat : 0, all, "");
     for (int i = 0; i < states; i++)

@@ -212,7 +212,9 @@ typedef struct { /* settings as Program's TrainSettings has them */
     VEC(CheckedHyper) hypers; /* numbers of the optimizer besides rate and decay */
     double weight_decay;
     bool nesterov;
-    bool match_rms; /* of Muon: steps as large as AdamW's */
+    bool match_rms;  /* of Muon: steps as large as AdamW's */
+    bool tensorwise; /* the optimizer needs something of whole tensors first */
+    Span optimizer_span;
     enum {
         SEM_CONSTANT,
         SEM_LINEAR,
@@ -239,6 +241,8 @@ typedef struct { /* settings as Program's TrainSettings has them */
     double ema;                 /* 0 = none */
     VEC(CheckedUpdate) updates; /* numbered from 1 */
     int precision;              /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
+    bool masterless;            /* masters = none */
+    Span masters_span;          /* where that is set */
     int64_t head_rows;          /* rows of the logits at a time; 0: all, -1: not given */
     Span head_span;             /* where that is set */
     enum {

@@ -66,6 +66,8 @@ void sem_optimizer(Sem *s, const Ast *a)
                                              "lr betas eps weight_decay" };
     CheckedTrain *t = &s->out->train;
     const char *name = train_called(a);
+    t->tensorwise = false;
+    t->optimizer_span = a->span;
     if (name && sem_optimizer_tensorwise(s, a, name))
         return;
     int kind = name ? train_word("sgd adam adamw", name) : -1;

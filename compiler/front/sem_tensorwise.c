@@ -124,6 +124,7 @@ bool sem_optimizer_tensorwise(Sem *s, const Ast *a, const char *name)
         return false;
     TrainCall c = { .names = row->arguments, .places = 1 };
     t->optimizer = row->kind;
+    t->tensorwise = true;
     t->weight_decay = row->weight_decay;
     t->hypers.len = 0;
     if (!train_call(s, a, &c))

@@ -157,7 +157,7 @@ static void check_limits(Sem *s, const Ast *at)
 
 static const char setting_keys[] =
     "data batch accumulate dims optimizer clip steps eval save log seed keep out precision "
-    "head_rows groups ema recompute";
+    "head_rows groups ema recompute masters";
 
 enum { SETTINGS_MAX = 32 };
 
@@ -206,6 +206,20 @@ static void precision(Sem *s, const Ast *a)
     if (s->out->train.precision >= 0)
         return;
     Diag *d = sem_error(s, a->span, "precision is one of fp32, fp64, bf16 and fp16");
+    if (name)
+        train_suggest(s, d, name, words);
+}
+
+static void masters(Sem *s, const Ast *a)
+{
+    static const char words[] = "fp32 none";
+    const char *name = a->kind == AST_NAME ? a->name : NULL;
+    const int kind = name ? train_word(words, name) : -1;
+    s->out->train.masterless = kind == 1;
+    s->out->train.masters_span = a->span;
+    if (kind >= 0)
+        return;
+    Diag *d = sem_error(s, a->span, "masters is one of fp32 and none");
     if (name)
         train_suggest(s, d, name, words);
 }
@@ -272,6 +286,7 @@ static void read_setting(Sem *s, const Ast *a)
     case 15: sem_train_groups(s, v); break;
     case 16: sem_train_ema(s, v); break;
     case 17: recompute(s, v); break;
+    case 18: masters(s, v); break;
     default: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))

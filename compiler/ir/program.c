@@ -20,6 +20,14 @@ Program *program_new(Context *cx)
     return p;
 }
 
+bool program_has_halves(const Program *p)
+{
+    for (int i = 0; i < p->params.len; i++)
+        if (p->params.at[i].half)
+            return true;
+    return false;
+}
+
 int64_t *program_training_dims(const Program *p)
 {
     const int n = dims_count(p->dims);

@@ -22,6 +22,7 @@ typedef struct {
     const Dim *count;         /* repetitions */
     const Dim *stride;        /* elements of one repetition (sum of its members) */
     const Symbol *stride_sym; /* P_h_STRIDE: a CONST symbol with that value */
+    bool half, twin;          /* of parameters that are half; beside one of the others */
     Span span;
 } ParamGroup;
 
@@ -38,6 +39,7 @@ typedef struct {
     InitKind init;
     double init_value;    /* see InitKind */
     bool trained;         /* false: no loss reaches it (an error unless state) */
+    bool half;            /* no fp32 master: its 16 bits are all there is of it */
     const Type *fitted;   /* `state mu from mean(x)`: NULL or the type */
     int fit_input;        /* index of the input it is fitted on, -1 = none */
     const char *fit_kind; /* "mean" or "std" */
@@ -199,7 +201,7 @@ struct Program {
     bool wide;        /* 16 bits are for the layers that ask for them only */
     DType narrow; /* DT_BF16 or DT_F16: rounded values lie in memory so; else the same as real */
     VEC(ParamGroup) groups;
-    VEC(Param) params; /* in flat-buffer order */
+    VEC(Param) params; /* in flat-buffer order, but that those that are half come last */
     VEC(Input) inputs;
     VEC(MeanSlot) means;
     VEC(Metric) metrics;
@@ -215,7 +217,8 @@ struct Program {
     VEC(Graph *) graphs; /* of IR read from text */
 };
 
-Program *program_new(Context *cx); /* empty */
+Program *program_new(Context *cx);         /* empty */
+bool program_has_halves(const Program *p); /* parameters that are half */
 
 /* By symbol id, in scratch: what each symbol is worth where a size must be chosen or shown. Consts
    and the dims of the train block have values; the others are taken as PROGRAM_USUAL_*. */

@@ -29,6 +29,13 @@ Graph *pass_precision(Graph *g, DType narrow);
 Graph *pass_borderless(Graph *g); /* without the ops that say where precision changes */
 Graph *pass_settle(Graph *g);
 
+/* masters.c: parameters without an fp32 master, behind precision. Marks those that a product of g
+   reads (of every graph, first); lets all that reads them read their 16 bits; splits stacks that
+   have parameters of both kinds (once). */
+void masters_mark(Graph *g);
+Graph *pass_masters(Graph *g);
+void masters_place(Program *p);
+
 /* lint.c: warns of arithmetic that can make NaN or infinity, in the forward graphs. */
 void pass_lint(Program *p);
 

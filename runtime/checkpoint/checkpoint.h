@@ -34,6 +34,7 @@ typedef struct { /* a tensor to be saved, or wanted */
     char *name;
     int rank;
     ptrdiff_t shape[RT_MAX_RANK];
+    const char *dtype; /* "F32" */
     void *at;
     size_t bytes;
 } CkTensor;
@@ -41,7 +42,6 @@ typedef struct { /* a tensor to be saved, or wanted */
 typedef struct {
     CkTensor *tensor;
     ptrdiff_t n;
-    const char *dtype;
 } CkList; /* sorted by name */
 
 /* ---- directory.c ----------------------------------------------------------------------------- */
@@ -69,9 +69,10 @@ CkFoundList ck_found_list(const char *dir); /* complete checkpoints, newest firs
 bool ck_missing(int error);                 /* nothing is there: no failure */
 int ck_remove_directory(const char *path);  /* with its files; 0, or -1 with errno */
 
-/* The tensors of the model: its parameters (p NULL: names and shapes only), or their optimizer
-   state. false: no memory. */
+/* The tensors of the model: its parameters as they are kept (p NULL: names and shapes only), flat
+   values of real type by the same names, or their optimizer state. false: no memory. */
 bool ck_list_params(CkList *list, const RtModel *m, void *p);
+bool ck_list_flat(CkList *list, const RtModel *m, void *at);
 bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state);
 /* The one with a file of its own, if there is one; else the list is empty. */
 bool ck_list_average(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state);
@@ -85,7 +86,8 @@ typedef struct { /* a tensor that a file has */
     int rank; /* -1: more than RT_MAX_RANK */
     ptrdiff_t shape[RT_MAX_RANK];
     uint64_t begin, end;
-    void *to; /* where st_read puts it; NULL = nowhere */
+    void *to;       /* where st_read puts it; NULL = nowhere */
+    const char *as; /* F32 of a BF16 or the other way round: what it is there; NULL: the same */
 } StTensor;
 
 typedef struct {

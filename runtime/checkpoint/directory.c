@@ -158,6 +158,19 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const CkTensor *)a)->name, ((const CkTensor *)b)->name);
 }
 
+/* Where element i of the parameters is, and in what; p: of them all, or NULL. */
+static void place_param(CkTensor *t, const RtModel *m, void *p, ptrdiff_t i)
+{
+    const bool half = i >= rt_params_wide(m);
+    if (half) {
+        t->dtype = "BF16";
+        t->bytes = t->bytes / sizeof(float) * sizeof(uint16_t);
+    }
+    if (p)
+        t->at = half ? (char *)(rt_params_halves(m, p) + i)
+                     : (char *)p + (size_t)i * rt_real_bytes(m);
+}
+
 /* All repetitions of all parameters in a flat buffer, named PREFIXpath; false: no memory. */
 static bool list_add(CkList *list, const RtModel *m, const char *prefix, RtStateTensor state)
 {
@@ -168,7 +181,7 @@ static bool list_add(CkList *list, const RtModel *m, const char *prefix, RtState
             char name[RT_NAME_TEXT];
             CkTensor *t = &list->tensor[list->n];
             rt_param_name(q, r, name);
-            *t = (CkTensor){ .rank = q->rank };
+            *t = (CkTensor){ .rank = q->rank, .dtype = m->real == RT_F64 ? "F64" : "F32" };
             memcpy(t->shape, q->shape, sizeof t->shape);
             if (state.shape && (t->rank = state.shape(m, q, t->shape)) < 0)
                 continue;
@@ -202,7 +215,7 @@ static bool list_begin(CkList *list, const RtModel *m, int n)
     ptrdiff_t one = 0;
     for (int i = 0; i < m->n_params; i++)
         one += rt_param_repeats(&m->params[i]);
-    *list = (CkList){ .dtype = m->real == RT_F64 ? "F64" : "F32" };
+    *list = (CkList){ .n = 0 };
     list->tensor = rt_mem.alloc((size_t)(one * n) * sizeof *list->tensor + 1);
     return list->tensor;
 }
@@ -216,10 +229,20 @@ static bool list_end(CkList *list, bool good)
     return good;
 }
 
-bool ck_list_params(CkList *list, const RtModel *m, void *p)
+bool ck_list_flat(CkList *list, const RtModel *m, void *at)
 {
     return list_end(list,
-                    list_begin(list, m, 1) && list_add(list, m, "", (RtStateTensor){ .at = p }));
+                    list_begin(list, m, 1) && list_add(list, m, "", (RtStateTensor){ .at = at }));
+}
+
+bool ck_list_params(CkList *list, const RtModel *m, void *p)
+{
+    bool good = list_begin(list, m, 1) && list_add(list, m, "", (RtStateTensor){ .at = p });
+    ptrdiff_t k = 0;
+    for (int i = 0; good && i < m->n_params; i++)
+        for (ptrdiff_t r = 0; r < rt_param_repeats(&m->params[i]); r++)
+            place_param(&list->tensor[k++], m, p, rt_param_at(&m->params[i], r));
+    return list_end(list, good);
 }
 
 bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state)
@@ -235,6 +258,6 @@ bool ck_list_average(CkList *list, const RtModel *m, const RtStateTensor *state,
 {
     for (int i = 0; i < n_state; i++)
         if (state[i].file)
-            return ck_list_params(list, m, state[i].at);
+            return ck_list_flat(list, m, state[i].at);
     return true;
 }

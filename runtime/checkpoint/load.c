@@ -22,6 +22,7 @@ typedef struct {
     CkPath path[PARTS];
     StFile file[PARTS];
     bool read[PARTS], matched[PARTS]; /* is it read; compared with the model? */
+    int64_t converted;                /* tensors of another type */
 } Load;
 
 /* ---- differences ----------------------------------------------------------------------------- */
@@ -55,9 +56,18 @@ static void shape_text(int rank, const ptrdiff_t *shape, const char *dtype, char
     snprintf(text + n, 128 - n, rank < 0 ? "more than 8 dims]" : "]");
 }
 
-static bool same_shape(const StTensor *have, const CkTensor *want, const char *dtype)
+/* Is one in fp32 and the other in bf16? Then it is converted. */
+static bool other_type(const StTensor *have, const CkTensor *want)
 {
-    return have->rank == want->rank && strcmp(have->dtype, dtype) == 0
+    const bool narrow = strcmp(have->dtype, "BF16") == 0;
+    return strcmp(have->dtype, narrow ? "BF16" : "F32") == 0
+           && strcmp(want->dtype, narrow ? "F32" : "BF16") == 0;
+}
+
+static bool same_shape(const StTensor *have, const CkTensor *want)
+{
+    return have->rank == want->rank
+           && (strcmp(have->dtype, want->dtype) == 0 || other_type(have, want))
            && memcmp(have->shape, want->shape, (size_t)want->rank * sizeof *want->shape) == 0;
 }
 
@@ -66,9 +76,11 @@ static int have_by_name(const void *a, const void *b)
     return strcmp((*(StTensor *const *)a)->name, (*(StTensor *const *)b)->name);
 }
 
-/* Walks both lists in the order of their names; sets where each tensor goes. */
-static void match_file(StFile *f, const CkList *want, Differences kinds[3])
+/* Walks both lists in the order of their names; sets where each tensor goes. How many are
+   converted. */
+static int64_t match_file(StFile *f, const CkList *want, Differences kinds[3])
 {
+    int64_t converted = 0;
     StTensor **have = rt_alloc((size_t)f->n * sizeof *have + 1, "the tensors of a checkpoint");
     for (ptrdiff_t i = 0; i < f->n; i++)
         have[i] = &f->tensor[i];
@@ -81,19 +93,24 @@ static void match_file(StFile *f, const CkList *want, Differences kinds[3])
         if (order <= 0)
             shape_text(have[i]->rank, have[i]->shape, have[i]->dtype, was);
         if (order >= 0)
-            shape_text(want->tensor[j].rank, want->tensor[j].shape, want->dtype, is);
+            shape_text(want->tensor[j].rank, want->tensor[j].shape, want->tensor[j].dtype, is);
         if (order > 0)
             difference_add(&kinds[0], "%s %s", want->tensor[j].name, is);
         else if (order < 0)
             difference_add(&kinds[1], "%s %s", have[i]->name, was);
-        else if (!same_shape(have[i], &want->tensor[j], want->dtype))
+        else if (!same_shape(have[i], &want->tensor[j]))
             difference_add(&kinds[2], "%s is %s, saved as %s", have[i]->name, is, was);
         else
             have[i]->to = want->tensor[j].at;
+        if (order == 0 && other_type(have[i], &want->tensor[j])) {
+            have[i]->as = want->tensor[j].dtype;
+            converted++;
+        }
         i += order <= 0;
         j += order >= 0;
     }
     rt_free(have);
+    return converted;
 }
 
 /* "A: the checkpoint is of another model" and of which; its length */
@@ -120,7 +137,7 @@ static bool match_all(Load *l, CkProblem *problem)
                              { .title = "changed" } };
     for (int i = 0; i < PARTS; i++)
         if (l->read[i] && l->matched[i])
-            match_file(&l->file[i], &l->want[i], kinds);
+            l->converted += match_file(&l->file[i], &l->want[i], kinds);
     size_t n = other_model_text(l, problem);
     bool good = true;
     for (int i = 0; i < 3; i++) {
@@ -203,6 +220,7 @@ static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, Ck
             average = i;
         else
             states++;
+    const bool instead = average >= 0 && w->state[average].at == w->p; /* of the parameters */
     for (int i = 0; i < PARTS; i++) {
         const bool kept = i == PARAMS ? true : i == STATE ? states > 0 : average >= 0;
         l.file[i].fd = -1;
@@ -210,7 +228,8 @@ static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, Ck
         l.matched[i] = i != STATE || w->p;
     }
     if (!ck_list_params(&l.want[PARAMS], w->m, w->p)
-        || !ck_list_params(&l.want[AVERAGE], w->m, average < 0 ? NULL : w->state[average].at)
+        || !(instead ? ck_list_params : ck_list_flat)(&l.want[AVERAGE], w->m,
+                                                      average < 0 ? NULL : w->state[average].at)
         || (w->p && !ck_list_state(&l.want[STATE], w->m, w->state, w->n_state)))
         rt_fail(RT_EXIT_FAIL, "out of memory: the list of tensors");
     const bool good = load_files(&l, problem);
@@ -218,11 +237,12 @@ static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, Ck
         ck_list_free(&l.want[i]);
     if (good) {
         *c = l.manifest.c;
+        c->converted = l.converted;
     } else {
         rt_free((void *)(uintptr_t)l.manifest.c.vocab);
         rt_free((void *)(uintptr_t)l.manifest.c.config);
     }
-    const bool trains = w->state && (average < 0 || w->state[average].at != w->p);
+    const bool trains = w->state && !instead;
     if (good && average >= 0 && !l.read[AVERAGE])
         w->state[average].at = NULL;
     if (good && trains && l.manifest.source_crc != w->m->source_crc)

@@ -38,7 +38,7 @@ static void header_text(CkText *t, const CkList *list, const char *metadata)
         const CkTensor *one = &list->tensor[i];
         ck_add(t, ",");
         ck_add_string(t, one->name);
-        ck_add(t, ":{\"dtype\":\"%s\",\"shape\":[", list->dtype);
+        ck_add(t, ":{\"dtype\":\"%s\",\"shape\":[", one->dtype);
         for (int axis = 0; axis < one->rank; axis++)
             ck_add(t, "%s%td", axis ? "," : "", one->shape[axis]);
         ck_add(t, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
@@ -340,22 +340,39 @@ bool st_open(StFile *f, const char *path, CkProblem *problem)
     return header_read(f, problem);
 }
 
+/* n bytes of a tensor that is another type there, bytes `at` of it: exactly, or to the nearest. */
+static void convert(const StTensor *t, const void *from, uint64_t at, uint64_t n)
+{
+    const bool narrow = strcmp(t->as, "BF16") == 0;
+    const float *f32 = from;
+    const uint16_t *bf16 = from;
+    const uint64_t size = narrow ? sizeof *f32 : sizeof *bf16, first = at / size;
+    for (uint64_t i = 0; i < n / size; i++)
+        if (narrow)
+            ((uint16_t *)t->to)[first + i] = rt_to_bf16(f32[i]);
+        else
+            ((float *)t->to)[first + i] = rt_of_bf16(bf16[i]);
+}
+
 bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
 {
-    char *skipped = rt_mem.alloc(CHUNK_BYTES);
-    bool good = skipped || ck_wrong(problem, "%s: out of memory", f->path);
+    char *chunk = rt_mem.alloc(CHUNK_BYTES);
+    bool good = chunk || ck_wrong(problem, "%s: out of memory", f->path);
     const uint64_t data = f->n > 0 ? f->bytes - f->tensor[f->n - 1].end : f->bytes;
     for (ptrdiff_t i = 0; i < f->n && good; i++) {
         const StTensor *t = &f->tensor[i];
-        if (t->to) {
+        if (t->to && !t->as) {
             good = read_hashed(f, t->to, t->end - t->begin, data + t->begin, problem);
             continue;
         }
-        for (uint64_t at = t->begin; at < t->end && good; at += CHUNK_BYTES)
-            good = read_hashed(f, skipped, t->end - at < CHUNK_BYTES ? t->end - at : CHUNK_BYTES,
-                               data + at, problem);
+        for (uint64_t at = t->begin; at < t->end && good; at += CHUNK_BYTES) {
+            const uint64_t part = t->end - at < CHUNK_BYTES ? t->end - at : CHUNK_BYTES;
+            good = read_hashed(f, chunk, part, data + at, problem);
+            if (good && t->to)
+                convert(t, chunk, at - t->begin, part);
+        }
     }
-    rt_free(skipped);
+    rt_free(chunk);
     hash_text(f->hash, hash);
     return good;
 }

@@ -133,6 +133,8 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     put_text(&j, m->source);
     put(&j, ",\n  \"source_crc32\": \"%08x\"", (unsigned)m->source_crc);
     put(&j, ",\n  \"precision\": \"%s\"", rt_precision(m));
+    if (m->n_halves > 0)
+        put(&j, ",\n  \"masters\": \"none\"");
     put(&j, ",\n  \"optimizer\": \"%s\"", rt_optimizer_name(o->train.optimizer));
     put(&j, ",\n  \"schedule\": ");
     put_text(&j, rt_schedule_name(&o->train));

@@ -105,7 +105,8 @@ RtPiece rt_param_piece(const RtModel *m, const RtParam *q, ptrdiff_t repeat)
 {
     const ptrdiff_t at = rt_param_at(q, repeat);
     const int group = q->groups ? q->groups[repeat] : q->group;
-    RtPiece piece = { at, at + rt_param_elems(q), q->decay, 1, (double)NAN };
+    const bool half = at >= rt_params_wide(m);
+    RtPiece piece = { at, at + rt_param_elems(q), q->decay, 1, (double)NAN, half };
     if (group > 0) {
         const RtGroup *g = &m->groups[group - 1];
         piece.rate = g->rate;
@@ -116,7 +117,9 @@ RtPiece rt_param_piece(const RtModel *m, const RtParam *q, ptrdiff_t repeat)
 
 /* ---- initial values ------------------------------------------------------------------------- */
 
-static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
+/* Elements first..first+n-1 of a repetition, to p. */
+static void init_f32(float *p, ptrdiff_t first, ptrdiff_t n, RtInit init, RtKey key,
+                     uint64_t stream)
 {
     const float a = (float)init.value;
     switch (init.kind) {
@@ -131,13 +134,27 @@ static void init_f32(float *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t str
     case RT_NORMAL:
 #pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
         for (ptrdiff_t i = 0; i < n; i++)
-            p[i] = a * rt_normal_f32(key, stream, 0, (uint64_t)i);
+            p[i] = a * rt_normal_f32(key, stream, 0, (uint64_t)(first + i));
         break;
     case RT_UNIFORM:
 #pragma omp parallel for simd schedule(static) if (n > RT_PIECE)
         for (ptrdiff_t i = 0; i < n; i++)
-            p[i] = a * (2.0f * rt_uniform_f32(key, stream, 0, (uint64_t)i) - 1.0f);
+            p[i] = a * (2.0f * rt_uniform_f32(key, stream, 0, (uint64_t)(first + i)) - 1.0f);
         break;
+    }
+}
+
+/* The same values, to the nearest that bf16 has. */
+static void init_half(uint16_t *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
+{
+    enum { PART = 4096 };
+#pragma omp parallel for schedule(static) if (n > RT_PIECE)
+    for (ptrdiff_t at = 0; at < n; at += PART) {
+        float x[PART];
+        const ptrdiff_t part = n - at < PART ? n - at : PART;
+        init_f32(x, at, part, init, key, stream);
+        for (ptrdiff_t i = 0; i < part; i++)
+            p[at + i] = rt_to_bf16(x[i]);
     }
 }
 
@@ -159,10 +176,13 @@ void rt_params_init(const RtModel *m, uint64_t seed, void *p)
         const RtParam *q = &m->params[i];
         for (ptrdiff_t k = 0; k < rt_param_repeats(q); k++) {
             const uint64_t stream = rt_stream(rt_hash_text(rt_param_name(q, k, name)), 0x696e6974);
+            const ptrdiff_t at = rt_param_at(q, k), n = rt_param_elems(q);
             if (m->real == RT_F64)
-                init_f64((double *)p + rt_param_at(q, k), rt_param_elems(q), q->init, key, stream);
+                init_f64((double *)p + at, n, q->init, key, stream);
+            else if (at >= rt_params_wide(m))
+                init_half(rt_params_halves(m, p) + at, n, q->init, key, stream);
             else
-                init_f32((float *)p + rt_param_at(q, k), rt_param_elems(q), q->init, key, stream);
+                init_f32((float *)p + at, 0, n, q->init, key, stream);
         }
     }
 }
@@ -181,16 +201,41 @@ RtProducts rt_products_by_name(const char *name)
     return RT_PRODUCTS_UNSET;
 }
 
+ptrdiff_t rt_params_wide(const RtModel *m) { return m->n_elems - m->n_halves; }
+
+size_t rt_params_bytes(const RtModel *m)
+{
+    return (size_t)rt_params_wide(m) * rt_real_bytes(m) + (size_t)m->n_halves * sizeof(uint16_t);
+}
+
+/* Element i >= w is at byte 4 w + 2 (i - w) = 2 w + 2 i. */
+uint16_t *rt_params_halves(const RtModel *m, void *p)
+{
+    return m->n_halves > 0 ? (uint16_t *)p + rt_params_wide(m) : NULL;
+}
+
+void rt_params_round(const RtModel *m, const void *x, void *p)
+{
+    const ptrdiff_t wide = rt_params_wide(m);
+    const float *restrict from = x;
+    uint16_t *restrict half = rt_params_halves(m, p);
+    memcpy(p, x, (size_t)wide * rt_real_bytes(m));
+#pragma omp parallel for simd schedule(static) if (parallel : m->n_halves > RT_PIECE)
+    for (ptrdiff_t i = wide; i < m->n_elems; i++)
+        half[i] = rt_to_bf16(from[i]);
+}
+
 size_t rt_params_copy_bytes(const RtModel *m)
 {
-    const bool half = m->real == RT_F32 && (m->compute == RT_BF16 || m->compute == RT_F16);
+    const bool half = m->real == RT_F32 && (m->compute == RT_BF16 || m->compute == RT_F16)
+                      && m->n_halves == 0;
     return half ? (size_t)m->n_elems * sizeof(uint16_t) : 0;
 }
 
 void rt_params_copy(RtRun *run)
 {
     const float *restrict p = run->p;
-    const ptrdiff_t n = run->p16 ? run->model->n_elems : 0;
+    const ptrdiff_t n = run->p16 && run->model->n_halves == 0 ? run->model->n_elems : 0;
     uint16_t *restrict copy = run->p16;
     if (run->model->compute == RT_BF16) {
 #pragma omp parallel for simd schedule(static) if (parallel : n > RT_PIECE)

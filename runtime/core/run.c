@@ -64,11 +64,14 @@ static size_t state_bytes(const RtModel *m, const RtStateTensor *state)
     return (size_t)n * rt_real_bytes(m);
 }
 
+/* Of the average as the parameters are kept, where that is not as it is kept itself. */
+static size_t other_bytes(const RtModel *m) { return m->n_halves > 0 ? rt_params_bytes(m) : 0; }
+
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
 {
     RtMemory at = { 0 };
     const double flat = (double)m->n_elems * (double)rt_real_bytes(m);
-    at.params = flat;
+    at.params = (double)rt_params_bytes(m);
     at.copy = (double)rt_params_copy_bytes(m);
     if (use & RT_USE_TRAIN) {
         at.gradients = flat;
@@ -76,7 +79,7 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
         const int n = rt_optim_states(&o->train, states);
         for (int i = 0; i < n; i++)
             at.state += (double)state_bytes(m, &states[i]);
-        at.average = o->train.ema > 0 ? flat : 0;
+        at.average = o->train.ema > 0 ? flat + (double)other_bytes(m) : 0;
     }
     at.arena = (double)arena_bytes(m, o, use);
     for (int i = 0; i < m->n_inputs; i++)
@@ -102,7 +105,8 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     state->data = data;
     state->best_val = NAN;
     state->scale = m->compute == RT_F16 ? o->loss_scale : 0;
-    run->p = rt_alloc(flat, "the parameters");
+    run->p = rt_alloc(rt_params_bytes(m), "the parameters");
+    run->p16 = rt_params_halves(m, run->p);
     if (rt_params_copy_bytes(m) > 0)
         run->p16 = rt_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
     if (use & RT_USE_TRAIN) {
@@ -112,6 +116,8 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
             state->states[i].at = rt_alloc(state_bytes(m, &state->states[i]), "the optimizer");
         if (o->train.ema > 0)
             state->ema = rt_alloc(flat, "the average of the weights");
+        if (o->train.ema > 0 && m->n_halves > 0)
+            state->other = rt_alloc(other_bytes(m), "the average of the weights in 16 bits");
         state->pieces = rt_optim_pieces(m, &state->n_pieces);
         state->tensors = rt_tensors_new(m, o->train.optimizer);
         state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
@@ -145,9 +151,11 @@ void rt_run_free(RtRun *run)
     for (int i = 0; i < state->n_states; i++)
         rt_free(state->states[i].at);
     rt_free(state->ema);
+    rt_free(state->other);
     rt_free(run->arena);
     rt_free(run->d_p);
-    rt_free(run->p16);
+    if (run->model->n_halves == 0)
+        rt_free(run->p16);
     rt_free(run->p);
     rt_free(state);
     rt_free(run);
@@ -445,6 +453,12 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
         rt_ema_start(run);
         printf("note     the checkpoint has no average of the weights: it begins with them\n");
     }
+    if (dir && with_state && c->converted > 0)
+        printf(
+            "note     the checkpoint has %lld tensors %s: results agree to rounding, not bit for "
+            "bit\n",
+            (long long)c->converted,
+            run->model->n_halves > 0 ? "in fp32, which become bf16" : "in bf16, which become fp32");
     if (dir) {
         rt_params_copy(run);
         state->step = c->step;

@@ -179,10 +179,13 @@ static void print_settings(const Train *t)
 /* What has 16 bits and how products of it are computed, which is measured here in a fresh run. */
 static void print_compute(const Train *t)
 {
-    if (rt_params_copy_bytes(t->m) == 0)
+    if (t->m->compute != RT_BF16 && t->m->compute != RT_F16)
         return;
-    printf("compute  %s beside fp32 parameters, gradients and optimizer; products ",
-           rt_precision(t->m));
+    if (t->m->n_halves > 0)
+        printf("masters  none: %td parameters in bf16 alone, rounded at random; %td in fp32\n",
+               t->m->n_halves, rt_params_wide(t->m));
+    printf("compute  %s beside fp32 %sgradients and optimizer; products ", rt_precision(t->m),
+           t->m->n_halves > 0 ? "" : "parameters, ");
     if (t->m->compute != RT_BF16) {
         printf("in fp32, unpacked block by block\n");
         if (t->o->loss_scale > 0)

@@ -20,7 +20,12 @@ double rt_ema_decay(double ema, int64_t t)
 void rt_ema_start(RtRun *run)
 {
     if (run->state->ema)
-        memcpy(run->state->ema, run->p, (size_t)run->model->n_elems * rt_real_bytes(run->model));
+        memcpy(run->state->ema, run->p,
+               (size_t)rt_params_wide(run->model) * rt_real_bytes(run->model));
+    const uint16_t *half = rt_params_halves(run->model, run->p);
+    float *e = run->state->ema;
+    for (ptrdiff_t i = rt_params_wide(run->model); e && i < run->model->n_elems; i++)
+        e[i] = rt_of_bf16(half[i]);
 }
 
 void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q)
@@ -32,6 +37,12 @@ void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q)
 #pragma omp simd
         for (ptrdiff_t i = q.from; i < q.to; i++)
             e[i] += more * (p[i] - e[i]);
+    } else if (q.half) {
+        const uint16_t *restrict p = rt_params_halves(run->model, run->p);
+        float *restrict e = run->state->ema, part = (float)more;
+#pragma omp simd
+        for (ptrdiff_t i = q.from; i < q.to; i++)
+            e[i] += part * (rt_of_bf16(p[i]) - e[i]);
     } else {
         const float *restrict p = run->p, part = (float)more;
         float *restrict e = run->state->ema;
@@ -51,8 +62,14 @@ void rt_ema_follow(const RtRun *run, const RtStep *s)
 
 void rt_ema_swap(RtRun *run)
 {
-    void *p = run->p;
-    run->p = run->state->ema;
-    run->state->ema = p;
+    RtState *state = run->state;
+    void **other = state->other ? &state->other : &state->ema, *p = run->p;
+    state->swapped = !state->swapped;
+    if (state->other && state->swapped)
+        rt_params_round(run->model, state->ema, state->other);
+    run->p = *other;
+    *other = p;
+    if (state->other)
+        run->p16 = rt_params_halves(run->model, run->p);
     rt_params_copy(run);
 }

@@ -24,7 +24,7 @@ static int piece_compare(const void *a, const void *b)
 
 static bool same_numbers(RtPiece a, RtPiece b)
 {
-    return a.decay == b.decay && a.rate == b.rate
+    return a.half == b.half && a.decay == b.decay && a.rate == b.rate
            && (a.own == b.own || (isnan(a.own) && isnan(b.own)));
 }
 
@@ -269,16 +269,18 @@ ADAM_PIECE(f16, float, f32, rt_f16, COPY_F16)
 
 /* ---- updates of all ------------------------------------------------------------------------- */
 
-static void update_piece(RtRun *run, RtPiece q, Update u)
+/* Elements q.from..q.to-1, which are at p. */
+static void update_piece(RtRun *run, RtPiece q, void *p, const void *how)
 {
     const RtState *state = run->state;
+    Update u = *(const Update *)how;
     const ptrdiff_t n = q.to - q.from;
     const size_t at = (size_t)q.from * rt_real_bytes(run->model);
-    void *p = (char *)run->p + at;
     void *m = state->n_states > 0 ? (char *)state->states[0].at + at : NULL;
     void *v = state->n_states > 1 ? (char *)state->states[1].at + at : NULL;
     const void *d = (const char *)run->d_p + at;
-    uint16_t *copy = run->p16 ? (uint16_t *)run->p16 + q.from : NULL;
+    const bool copied = run->p16 && run->model->n_halves == 0;
+    uint16_t *copy = copied ? (uint16_t *)run->p16 + q.from : NULL;
     const bool sgd = state->opt->train.optimizer == RT_SGD, wide = run->model->real == RT_F64;
     const bool bf16 = copy && run->model->compute == RT_BF16, f16 = copy && !bf16;
     u.decay = rt_piece_decay(q, &state->opt->train);
@@ -325,9 +327,13 @@ static void update_all(RtRun *run, const RtStep *s, bool decoupled)
     };
 #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
     for (int i = 0; i < run->state->n_pieces; i++) {
-        update_piece(run, run->state->pieces[i], u);
+        const RtPiece q = run->state->pieces[i];
+        if (q.half)
+            rt_piece_rounded(run, s, q, update_piece, &u);
+        else
+            update_piece(run, q, (char *)run->p + (size_t)q.from * rt_real_bytes(run->model), &u);
         if (run->state->ema)
-            rt_ema_piece(run, s, run->state->pieces[i]);
+            rt_ema_piece(run, s, q);
     }
     run->state->ema_moved = true;
 }

@@ -23,6 +23,8 @@ big="-D C=1600 -D H=25 -D L=48"
 says parameters 0 'parameters 6,230,444,800 5.80 GiB' $explain $big
 says fp32-per-parameter 0 'these together 24,921,779,200 23.2 GiB 55.0 % 16.0 bytes' $explain $big
 says bf16-per-parameter 0 '18.0 bytes per parameter' $explain $big --precision=bf16
+says masterless-per-parameter 0 '14.0 bytes per parameter' $explain $big --precision=bf16 --masters=none
+says masterless-parameters 0 '1,557,611,200 of them, 1,554,971,200 in 16 bits alone' $explain $big --precision=bf16 --masters=none
 says fp16-per-parameter 0 '18.0 bytes per parameter' $explain $big --precision=fp16
 says fp64-per-parameter 0 '32.0 bytes per parameter' $explain $big --precision=fp64
 says states-of-sgd 0 '12.0 bytes per parameter' "$g" --explain=memory models/digits_mlp.model

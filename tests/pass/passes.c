@@ -1,6 +1,6 @@
 /* passes.c -- runs passes over the graphs of an IR file and prints what comes out.
  *
- * Usage: passes FILE PASS...    passes: simplify fast bf16 f16 grad settle keep expand expand_all
+ * Usage: passes FILE PASS...    passes: simplify fast bf16 f16 masters grad settle keep expand expand_all
  *        chunk (4 rows at a time; a graph that has no head to be done in parts stays as it is)
  *        passes --check-rules
  * Messages go to stderr; the exit code is 1 after an error.
@@ -14,6 +14,12 @@ static Graph *round_to(Graph *g, DType narrow)
 {
     g->program->narrow = narrow;
     return pass_precision(g, narrow);
+}
+
+static Graph *masterless(Graph *g)
+{
+    masters_mark(g);
+    return pass_masters(g);
 }
 
 static Graph *chunk(Graph *g)
@@ -37,6 +43,7 @@ static Graph *run_pass(Graph *g, const char *name)
            : !strcmp(name, "fast")       ? pass_simplify_fast(g)
            : !strcmp(name, "bf16")       ? round_to(g, DT_BF16)
            : !strcmp(name, "f16")        ? round_to(g, DT_F16)
+           : !strcmp(name, "masters")    ? masterless(g)
            : !strcmp(name, "settle")     ? pass_settle(g)
            : !strcmp(name, "grad")       ? pass_grad(g)
            : !strcmp(name, "keep")       ? keep(g, KEEP_CHEAP)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Emitted C against the evaluator: sums, counts, gradients and outputs of each model, over two
-# micro-steps, in fp64, fp32, bf16 and fp16, optimised and not. Also every complete example of LANGUAGE.md.
+# micro-steps, in fp64, fp32, bf16 (with fp32 masters and without) and fp16, optimised and not. Also every complete example of LANGUAGE.md.
 # A model may begin with `# dims: T=4 B=2`. Usage: run.sh [MODEL ...]
 set -u
 cd "$(dirname "$0")"
@@ -57,6 +57,7 @@ check() {
         fp32)    try "$file" "$name" fp32 "" float 2e-5 "$dims" ;;
         bf16)    try "$file" "$name" bf16 "--precision=bf16" float 3e-2 "$dims" ;;
         bf16-O0) try "$file" "$name" bf16-O0 "--precision=bf16 -O0" float 3e-2 "$dims" ;;
+        bf16-masterless) try "$file" "$name" "$variant" "--precision=bf16 --masters=none" float 3e-2 "$dims" ;;
         bf16-as-fp32) try "$file" "$name" "$variant" "--precision=bf16" float 2e-5 "$dims" ;;
         fp32-as-bf16) try "$file" "$name" "$variant" "" float 3e-2 "$dims" ;;
         fp16)    try "$file" "$name" fp16 "--precision=fp16" float 4e-3 "$dims" ;;
@@ -69,12 +70,13 @@ both() {                                        # two at a time
     check "$@" &
 }
 
+all="fp64 fp64-O0 fp32 bf16 bf16-O0 bf16-masterless fp16"
 if [ $# -gt 0 ]; then
-    for file in "$@"; do check "$file" "$(basename "$file" .model)" "fp64 fp64-O0 fp32 bf16 bf16-O0 fp16"; done
+    for file in "$@"; do check "$file" "$(basename "$file" .model)" "$all"; done
     exit
 fi
 export OMP_NUM_THREADS=1
-for file in *.model; do both "$file" "${file%.model}" "fp64 fp64-O0 fp32 bf16 bf16-O0 fp16"; done
+for file in *.model; do both "$file" "${file%.model}" "$all"; done
 # With each layer in fp32 a bf16 program is as exact as one in fp32; and layers in bf16 alone.
 sed '/^    \(wte\|below\|above\) .*:/s/$/ in fp32/' regions.model > "$work/regions_fp32.model"
 sed 's/ in fp32/ in bf16/' regions.model > "$work/regions_bf16.model"

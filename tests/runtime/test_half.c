@@ -151,6 +151,78 @@ static void loops(void **unused)
         }
 }
 
+/* Of all 65536 draws just so many go up that their mean is x, to the bit. */
+static void random_mean(float x)
+{
+    const uint32_t u = rt_bits_f32(x), low = u & 0xffff;
+    const uint16_t down = (uint16_t)(u >> 16);
+    uint32_t ups = 0;
+    double sum = 0;
+    for (uint32_t r = 0; r < 65536; r++) {
+        const uint16_t h = rt_to_bf16_random(x, r | r << 16);
+        if (h != down && h != down + 1)
+            fail_msg("%a with %04x is %04x: no neighbour", (double)x, r, h);
+        ups += h != down;
+        sum += (double)rt_of_bf16(h);
+    }
+    if (ups != low)
+        fail_msg("%a goes up %u times in 65536, wanted %u", (double)x, ups, low);
+    if (sum / 65536 != (double)x)
+        fail_msg("the mean of %a is %a", (double)x, sum / 65536);
+}
+
+static void random_is_right_on_average(void **unused)
+{
+    RT_UNUSED(unused);
+    static const float points[] = {
+        1,
+        1.001f,
+        -1.001f,
+        3.14159274f,
+        0x1.01p0f,
+        0x1.00fffep0f,
+        0x1.fffffep0f,
+        -1e-3f,
+        0x1p-126f,
+        0x1.8p-127f,
+        0x1p-149f,
+        -0x1p-140f,
+        1e30f,
+        0,
+        0x1.fdfffep127f,
+    };
+    uint32_t state = 7;
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        random_mean(points[i]);
+    for (int i = 0; i < 100; i++) {
+        state = state * 1664525u + 1013904223u;
+        const float x = rt_from_f32(state);
+        if (fabs((double)x) < 0x1.fep127)
+            random_mean(x);
+    }
+}
+
+/* What bf16 has, infinities and NaN stay; no finite number becomes infinite. */
+static void random_at_the_edges(void **unused)
+{
+    RT_UNUSED(unused);
+    static const uint32_t draws[] = { 0, 1, 0x7fff, 0x8000, 0xffff, 0xffffffff };
+    for (size_t d = 0; d < sizeof draws / sizeof *draws; d++) {
+        for (uint32_t h = 0; h < 65536; h++) {
+            const uint16_t is = rt_to_bf16_random(rt_of_bf16((uint16_t)h), draws[d]);
+            const bool nan = (h & 0x7fff) > 0x7f80;
+            assert_int_equal(is, nan ? h | 0x40 : h);
+        }
+        for (uint32_t low = 1; low < 65536; low += 257) {
+            assert_int_equal(rt_to_bf16_random(rt_from_f32(0x7f7f0000 | low), draws[d]), 0x7f7f);
+            assert_int_equal(rt_to_bf16_random(rt_from_f32(0xff7f0000 | low), draws[d]), 0xff7f);
+            assert_true(
+                isnan(rt_of_bf16(rt_to_bf16_random(rt_from_f32(0x7f800000 | low), draws[d]))));
+        }
+        assert_int_equal(rt_to_bf16_random(-0.0f, draws[d]), 0x8000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +230,8 @@ int main(void)
         cmocka_unit_test(floats_near_16_bit_values),
         cmocka_unit_test(any_floats),
         cmocka_unit_test(loops),
+        cmocka_unit_test(random_is_right_on_average),
+        cmocka_unit_test(random_at_the_edges),
     };
     return cmocka_run_group_tests_name("half", tests, NULL, NULL);
 }

@@ -370,6 +370,176 @@ static void copy_in_16_bits(void **unused)
     assert_int_equal(rt_params_copy_bytes(&model), 0);
 }
 
+/* ---- parameters of 16 bits alone ------------------------------------------------------------- */
+
+/* All from the border on, the rest as it is; p: where the parameters are. */
+static Fixture *half_fixture(ptrdiff_t border, RtTrain t)
+{
+    model.compute = RT_BF16;
+    model.n_halves = N - border;
+    Fixture *f = fixture(RT_F32, t);
+    float *x = rt_alloc(N * sizeof *x, "a test");
+    for (ptrdiff_t i = 0; i < N; i++)
+        x[i] = (float)sin((double)i);
+    rt_params_round(&model, x, f->run.p);
+    f->run.p16 = rt_params_halves(&model, f->run.p);
+    rt_free(x);
+    return f;
+}
+
+static void half_step(Fixture *f, int step, double lr)
+{
+    RtStep s = { .key = { 5, (uint32_t)step },
+                 .lr = lr,
+                 .applied = step,
+                 .finite = true,
+                 .factor = 1 };
+    (f->opt.train.optimizer == RT_SGD ? rt_update_sgd : rt_update_adamw)(&f->run, &s);
+}
+
+static void back_to_wide(void)
+{
+    model.compute = RT_F32;
+    model.n_halves = 0;
+}
+
+/* Every element is a neighbour of what the update in fp32 gives; those that have a master are it. */
+static void halves_are_neighbours(void **unused)
+{
+    RT_UNUSED(unused);
+    const RtTrain rule[] = { rules(RT_SGD, 0.9, false), rules(RT_ADAMW, 0, false) };
+    for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
+        Fixture *f = half_fixture(A, rule[k]);
+        const uint16_t *half = f->run.p16;
+        assert_int_equal(rt_params_bytes(&model), 4 * A + 2 * (N - A));
+        assert_int_equal(rt_params_copy_bytes(&model), 0);
+        assert_ptr_equal(&half[A], (float *)f->run.p + A);
+        back_to_wide();
+        Fixture *plain = fixture(RT_F32, rule[k]);
+        float *p = plain->run.p;
+        memcpy(p, f->run.p, A * sizeof *p);
+        for (ptrdiff_t i = A; i < N; i++)
+            p[i] = rt_of_bf16(half[i]);
+        Fixture *const both[] = { f, plain };
+        for (int i = 0; i < 2; i++) {
+            model.compute = i ? RT_F32 : RT_BF16;
+            model.n_halves = i ? 0 : N - A;
+            gradient(both[i], 1);
+            half_step(both[i], 0, 0.01);
+        }
+        back_to_wide();
+        assert_memory_equal(f->run.p, p, A * sizeof *p);
+        for (int i = 0; i < f->state.n_states; i++)
+            assert_memory_equal(f->state.states[i].at, plain->state.states[i].at, N * sizeof *p);
+        for (ptrdiff_t i = A + GAP; i < A + GAP + B; i++) {
+            const uint32_t down = rt_bits_f32(p[i]) >> 16;
+            assert_true(half[i] == down || half[i] == down + 1);
+        }
+    }
+}
+
+/* Steps of a tenth of half a unit: rounding to the nearest stands still, this does not. */
+static void small_updates_add_up(void **unused)
+{
+    RT_UNUSED(unused);
+    enum { STEPS = 200 };
+    RtTrain t = rules(RT_SGD, 0, false);
+    t.weight_decay = 0;
+    Fixture *f = half_fixture(0, t);
+    uint16_t *half = f->run.p16;
+    double mean = 0, nearest = 0;
+    for (ptrdiff_t i = 0; i < A; i++) {
+        half[i] = rt_to_bf16(1.0f);
+        ((float *)f->run.d_p)[i] = -1;
+    }
+    const float lr = 0x1p-7f / 20; /* 1 and the next one are 2^-7 apart */
+    for (int step = 0; step < STEPS; step++) {
+        half_step(f, step, (double)lr);
+        nearest = (double)rt_round_bf16((float)(nearest ? nearest : 1) + lr);
+    }
+    for (ptrdiff_t i = 0; i < A; i++)
+        mean += (double)rt_of_bf16(half[i]) / A;
+    back_to_wide();
+    assert_true(nearest == 1);
+    const double want = 1 + STEPS * (double)lr, unit = 0x1p-7;
+    /* of a mean of A elements, each a sum of steps with a variance below unit^2 / 4 */
+    assert_true(fabs(mean - want) < 5 * unit / 2 * sqrt(STEPS) / sqrt(A));
+}
+
+/* The bits of an element follow from seed, step and its number alone. */
+static void halves_know_no_pieces(void **unused)
+{
+    RT_UNUSED(unused);
+    static float x[3 * RT_PIECE];
+    static uint16_t whole[3 * RT_PIECE], parts[3 * RT_PIECE], other[3 * RT_PIECE];
+    const ptrdiff_t n = 3 * RT_PIECE;
+    const RtKey key = { 0x123456789abcu, 17 };
+    for (ptrdiff_t i = 0; i < n; i++)
+        x[i] = (float)cos((double)i);
+    rt_round_halves(key, 0, n, x, whole);
+    for (ptrdiff_t at = 0, size = 1; at < n; at += size, size = size * 7 % 5003 + 1) {
+        const ptrdiff_t part = at + size < n ? size : n - at;
+        rt_round_halves(key, at, part, x + at, parts + at);
+    }
+    assert_memory_equal(whole, parts, sizeof whole);
+    for (int changed = 0; changed < 2; changed++) {
+        rt_round_halves((RtKey){ key.seed + (changed == 0), key.step + (changed == 1) }, 0, n, x,
+                        other);
+        ptrdiff_t same = 0;
+        for (ptrdiff_t i = 0; i < n; i++)
+            same += other[i] == whole[i];
+        assert_true(same > n / 2 && same < n * 9 / 10);
+    }
+#ifdef _OPENMP
+    RtTrain t = rules(RT_ADAMW, 0, false);
+    for (int threads = 1; threads <= 3; threads++) {
+        omp_set_num_threads(threads);
+        Fixture *f = half_fixture(3, t);
+        for (int step = 0; step < 3; step++) {
+            gradient(f, step);
+            half_step(f, step, 0.01);
+        }
+        memcpy(threads == 1 ? whole : other, f->run.p, sizeof whole / 2);
+        if (threads > 1)
+            assert_memory_equal(whole, other, sizeof whole / 2);
+    }
+    back_to_wide();
+#endif
+}
+
+/* The average is in the parameters' place and they come back to the bit. */
+static void halves_swap_with_their_average(void **unused)
+{
+    RT_UNUSED(unused);
+    Fixture *f = half_fixture(A, rules(RT_ADAMW, 0, false));
+    const size_t bytes = rt_params_bytes(&model);
+    f->state.ema = rt_alloc(N * sizeof(float), "a test");
+    f->state.other = rt_alloc(bytes, "a test");
+    rt_ema_start(&f->run);
+    float *e = f->state.ema;
+    const uint16_t *half = f->run.p16;
+    for (ptrdiff_t i = 0; i < N; i++)
+        assert_true(e[i] == (i < A ? ((float *)f->run.p)[i] : rt_of_bf16(half[i])));
+    f->opt.train.ema = 0.5;
+    gradient(f, 0);
+    half_step(f, 0, 0.1);
+    for (ptrdiff_t i = A + GAP; i < A + GAP + B; i++)
+        assert_true(fabs((double)e[i] - sin((double)i)) < 0.1);
+    void *p = f->run.p, *before = rt_alloc(bytes, "a test");
+    memcpy(before, p, bytes);
+    rt_ema_swap(&f->run);
+    half = f->run.p16;
+    for (ptrdiff_t i = 0; i < N; i++)
+        if (i < A)
+            assert_true(((float *)f->run.p)[i] == e[i]);
+        else
+            assert_int_equal(half[i], rt_to_bf16(e[i]));
+    rt_ema_swap(&f->run);
+    back_to_wide();
+    assert_ptr_equal(f->run.p, p);
+    assert_memory_equal(p, before, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +548,10 @@ int main(void)
         cmocka_unit_test(adamw),
         cmocka_unit_test(adam_step_size),
         cmocka_unit_test(skipped_updates_do_not_count),
+        cmocka_unit_test(halves_are_neighbours),
+        cmocka_unit_test(small_updates_add_up),
+        cmocka_unit_test(halves_know_no_pieces),
+        cmocka_unit_test(halves_swap_with_their_average),
         cmocka_unit_test(scale_changes_no_bit),
         cmocka_unit_test(norm_and_clip),
         cmocka_unit_test(norm_beyond_the_range_of_squares),

@@ -27,11 +27,21 @@ static void write_and_read(void **unused)
     RT_UNUSED(unused);
     float a[6] = { 1, 2, 3, 4, 5, NAN }, b[1] = { 7 };
     CkTensor tensors[3] = {
-        { .name = (char[]){ "a.\"x\"" }, .rank = 2, .shape = { 2, 3 }, .at = a, .bytes = 24 },
-        { .name = (char[]){ "b" }, .rank = 0, .at = b, .bytes = 4 },
-        { .name = (char[]){ "empty" }, .rank = 1, .shape = { 0 }, .at = b, .bytes = 0 }
+        { .name = (char[]){ "a.\"x\"" },
+          .rank = 2,
+          .shape = { 2, 3 },
+          .dtype = "F32",
+          .at = a,
+          .bytes = 24 },
+        { .name = (char[]){ "b" }, .rank = 0, .dtype = "F32", .at = b, .bytes = 4 },
+        { .name = (char[]){ "empty" },
+          .rank = 1,
+          .shape = { 0 },
+          .dtype = "F32",
+          .at = b,
+          .bytes = 0 }
     };
-    const CkList list = { .tensor = tensors, .n = 3, .dtype = "F32" };
+    const CkList list = { .tensor = tensors, .n = 3 };
     const int fd = open("a.safetensors", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     uint64_t bytes;
     char hash[CK_HASH_TEXT], again[CK_HASH_TEXT];
