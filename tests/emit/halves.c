@@ -409,19 +409,22 @@ static void halves_count(RtStep *s, Dims n)
 }
 
 /* one repetition of h, forward */
-static void block_forward(const float *p, const rt_bf16 *p16, void *arena, const Plan *at, Dims n,
-                          int il)
+static void block_forward(const float *p, const rt_bf16 *p16, void *arena, const Plan *at,
+                          const RtStep *s, Dims n, int il)
 {
     rt_bf16 *h_x_a = rt_at_bf16(arena, at->h_x_a) + il*n.B*D; /* [B,D] */
     rt_bf16 *x_2 = rt_at_bf16(arena, at->x_2) + il*n.B*D;     /* [B,D] */
     const rt_bf16 *p16_h16 = p16 + P_h16 + il*P_h16_STRIDE;   /* this repetition of h */
     const float *p_h = p + P_h + il*P_h_STRIDE;               /* this repetition of h */
 
+    RT_REPETITION(s, 0, il);
     /* halves.model:9  return x + g * tanh(x @ w + b) */
     /* 2    h_x_a = x_2 @ h_w + h_b */
     k2_h_x_a(h_x_a, x_2, p16_h16 + P_h_w, p_h + P_h_b, n.B);
+    RT_CHECK(s, 2, "h_x_a[B,D]", h_x_a, n.B*D);
     /* 3    x_2 = x_2 + h_g * tanh(h_x_a) */
     k3_x_2(x_2 + n.B*D, x_2, p_h + P_h_g, h_x_a, n.B);
+    RT_CHECK(s, 3, "x_2[B,D]", x_2 + n.B*D, n.B*D);
 }
 
 /* training: fills the arena and adds to the sums */
@@ -436,16 +439,21 @@ static void halves_forward(const float *p, const rt_bf16 *p16, const float *x, c
 
     /* 1    halves.model:12  model halves(x: [B, D], y: [B, D]) { */
     k1_x_2(x_2, x, n.B);
+    RT_CHECK(s, 1, "x_2, B*D of it", x_2, n.B*D);
     /* 2..3  halves.model:15  for i in 0..L { x = h[i](x) } */
     for (int il = 0; il < L; il++)
-        block_forward(p, p16, arena, &at, n, il);
+        block_forward(p, p16, arena, &at, s, n, il);
     /* halves.model:16  loss = mean((out(x) - y)^2 + 0.01 * sum(out.weight^2)) */
     /* 4    out_y = x_2 @ out_weight' */
     k4_out_y(out_y, x_2 + n.B*D*L, p16 + P_out_weight, n.B);
+    RT_CHECK(s, 4, "out_y[B,D]", out_y, n.B*D);
     /* 5    loss_a = sum over D,D of out_weight^2 */
     k5_loss_a(loss_a, p16 + P_out_weight);
+    RT_CHECK(s, 5, "loss_a", loss_a, 1);
     /* 6    sum_loss, loss_b from out_y, y, loss_a */
     k6_sum_loss(loss_b, &s->sum[S_loss], out_y, y, loss_a, n.B);
+    RT_CHECK(s, 6, "loss_b[B,D]", loss_b, n.B*D);
+    RT_CHECK(s, 6, "sum_loss", &s->sum[S_loss], 1);
 }
 
 /* one repetition of h, evaluate; in place: x_2 */
@@ -509,15 +517,22 @@ static void block_backward(const float *p, const rt_bf16 *p16, float *d_p, void 
     float *d_p_h16 = d_p + P_h16 + il*P_h16_STRIDE;           /* this repetition of h */
     rt_bf16 *x_2 = rt_at_bf16(arena, at->x_2) + il*n.B*D;     /* [B,D] */
 
+    RT_REPETITION(s, 0, il);
     /* 11   undoes 3, 2  halves.model:9  d_h_b_a, d_h_g, d_h_b from h_x_a, d_x */
     k11_d_h_b_a(d_p_h + P_h_g, d_h_b_a, d_p_h + P_h_b, work_d_h_b_a, h_x_a, d_x, p_h + P_h_g,
                 s->add, n.B);
+    RT_CHECK(s, 11, "d_h_g[D]", d_p_h + P_h_g, D);
+    RT_CHECK(s, 11, "d_h_b_a[B,D]", d_h_b_a, n.B*D);
+    RT_CHECK(s, 11, "d_h_b[D]", d_p_h + P_h_b, D);
     /* 12   undoes 2     halves.model:9  d_x_a = d_h_b_a @ h_w' */
     k12_d_x_a(d_x_a, d_h_b_a, p16_h16 + P_h_w, n.B);
+    RT_CHECK(s, 12, "d_x_a[B,D]", d_x_a, n.B*D);
     /* 13   undoes 2     halves.model:9  d_h_w (+)= x_2' @ d_h_b_a */
     k13_d_h_w(d_p_h16 + P_h_w, x_2, d_h_b_a, s->add, n.B);
+    RT_CHECK(s, 13, "d_h_w[D,D]", d_p_h16 + P_h_w, D*D);
     /* 14   undoes 1     halves.model:12  d_x = d_x + d_x_a */
     k14_d_x(d_x, d_x_a, n.B);
+    RT_CHECK(s, 14, "d_x[B,D]", d_x, n.B*D);
 }
 
 /* gradients: the first write of an update replaces, later ones add */
@@ -532,12 +547,16 @@ static void halves_backward(const float *p, const rt_bf16 *p16, float *d_p, void
 
     /* 7    undoes 6, 5  halves.model:16  d_out_weight */
     k7_d_out_weight(d_p + P_out_weight, p16 + P_out_weight, (float)s->seed[S_loss], s->add, n.B);
+    RT_CHECK(s, 7, "d_out_weight[D,D]", d_p + P_out_weight, D*D);
     /* 8    undoes 6, 4  halves.model:16  d_out_y = seed_loss * 2 * loss_b */
     k8_d_out_y(d_out_y, loss_b, (float)s->seed[S_loss], n.B);
+    RT_CHECK(s, 8, "d_out_y[B,D]", d_out_y, n.B*D);
     /* 9    undoes 4     halves.model:16  d_out_weight += d_out_y' @ x_2 */
     k9_d_out_weight(d_p + P_out_weight, d_out_y, x_2 + n.B*D*L, n.B);
+    RT_CHECK(s, 9, "d_out_weight[D,D]", d_p + P_out_weight, D*D);
     /* 10   undoes 4     halves.model:16  d_x = d_out_y @ out_weight */
     k10_d_x(d_x, d_out_y, p16 + P_out_weight, n.B);
+    RT_CHECK(s, 10, "d_x[B,D]", d_x, n.B*D);
     /* 11..14  undoes 1..3  halves.model:15  for i in 0..L { x = h[i](x) } */
     for (int il = L - 1; il >= 0; il--)
         block_backward(p, p16, d_p, arena, &at, s, n, il);
@@ -661,6 +680,29 @@ static size_t halves_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+static const RtStepRow halves_steps[] = {
+    { 1, false, { 0 }, "halves.model:12", "x_2 = x", "input x" },
+    { 2, false, { "h" }, "halves.model:9", "h_x_a = x_2 @ h_w + h_b",
+      "x_2[i-1], param h.*.w, param h.*.b" },
+    { 3, false, { "h" }, "halves.model:9", "x_2 = x_2 + h_g * tanh(h_x_a)",
+      "x_2[i-1], param h.*.g, h_x_a[i]" },
+    { 4, false, { 0 }, "halves.model:16", "out_y = x_2 @ out_weight'", "x_2, param out.weight" },
+    { 5, false, { 0 }, "halves.model:16", "loss_a = sum over D,D of out_weight^2",
+      "param out.weight" },
+    { 6, false, { 0 }, "halves.model:16", "sum_loss, loss_b from out_y, y, loss_a",
+      "out_y, input y, loss_a" },
+    { 7, true, { 0 }, "halves.model:16", "d_out_weight", "param out.weight" },
+    { 8, true, { 0 }, "halves.model:16", "d_out_y = seed_loss * 2 * loss_b", "loss_b" },
+    { 9, true, { 0 }, "halves.model:16", "d_out_weight += d_out_y' @ x_2", "d_out_y, x_2" },
+    { 10, true, { 0 }, "halves.model:16", "d_x = d_out_y @ out_weight",
+      "d_out_y, param out.weight" },
+    { 11, true, { "h" }, "halves.model:9", "d_h_b_a, d_h_g, d_h_b from h_x_a, d_x",
+      "h_x_a[i], d_x, param h.*.g" },
+    { 12, true, { "h" }, "halves.model:9", "d_x_a = d_h_b_a @ h_w'", "d_h_b_a, param h.*.w" },
+    { 13, true, { "h" }, "halves.model:9", "d_h_w (+)= x_2' @ d_h_b_a", "x_2[i-1], d_h_b_a" },
+    { 14, true, { "h" }, "halves.model:12", "d_x = d_x + d_x_a", "d_x, d_x_a" },
+};
+
 const RtModel halves = {
     .name = "halves",
     .source = "halves.model", .source_crc = 0xb109fee2u,
@@ -671,6 +713,7 @@ const RtModel halves = {
     .inputs = halves_inputs, .n_inputs = 2,
     .slots = halves_means, .n_slots = 1,
     .objectives = halves_objectives, .n_objectives = 1,
+    .steps = halves_steps, .n_steps = 14,
     .train = {
         .present = true,
         .reader = "csv", .path = "a.csv", .val_path = NULL,

@@ -52,7 +52,7 @@ check() {
     fi
     for variant in $variants; do
         case $variant in
-        fp64)    try "$file" "$name" fp64 "--precision=fp64" double 1e-11 "$dims" ;;
+        fp64)    try "$file" "$name" fp64 "--precision=fp64 --masters=fp32" double 1e-11 "$dims" ;;
         fp64-O0) try "$file" "$name" fp64-O0 "--precision=fp64 -O0" double 1e-11 "$dims" ;;
         fp32)    try "$file" "$name" fp32 "" float 2e-5 "$dims" ;;
         bf16)    try "$file" "$name" bf16 "--precision=bf16" float 3e-2 "$dims" ;;
