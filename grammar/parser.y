@@ -49,6 +49,7 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 %token FALSE "false"
 %token <const char *> BATCH "batch" DIM "dim" LAYER "layer" FUNC "func" MODEL "model" TRAIN "train"
 %token <const char *> ENTRY "entry" PARAM "param" OUTPUT "output" METRIC "metric" LOSS "loss"
+%token <const char *> OPTIMIZER "optimizer"
 %token <const char *> STATE "state" FROM "from" OVER "over" ALONG "along" EVERY "every"
 
 /* signs */
@@ -68,7 +69,7 @@ static void yyerror(const Span *at, Parser *p, const char *text);
 
 %nterm <AstList> declarations declaration constants batches dims
 %nterm <AstList> statements statement brackets_opt formals_in_brackets formals_in_parentheses
-%nterm <AstList> formals arrow types shape sizes others names paths args arg_list indexes
+%nterm <AstList> formals states arrow types shape sizes others names paths args arg_list indexes
 %nterm <AstList> index_list expressions elements over settings settings_block
 %nterm <Ast *>   constant dim formal_in_brackets formal gradient type simple_type size block
 %nterm <Ast *>   value loop scan if else initialiser path name_or_path
@@ -108,6 +109,9 @@ declaration:
   | MODEL NAME brackets_opt formals block
         { $$ = ONE(NODE(AST_MODEL, .span = span_join(@1, @4), .at = @2, .name = $2,
                         .params = $3, .args = $4, .body = $5)); }
+  | OPTIMIZER NAME formals block
+        { $$ = ONE(NODE(AST_OPTIMIZER, .span = span_join(@1, @3), .at = @2, .name = $2,
+                        .args = $3, .body = $4)); }
   | TRAIN settings_block
         { $$ = ONE(NODE(AST_TRAIN, .span = @1, .items = $2)); }
   | TRAIN error settings_block
@@ -263,6 +267,7 @@ statement:
   | STATE NAME ':' type FROM expression
         { $$ = ONE(NODE(AST_STATE, .span = @$, .at = @2, .name = $2, .type = $4, .flag = true,
                         .value = $6)); }
+  | STATE states                        { $$ = $2; }
   | NAME UPDATE expression
         { $$ = ONE(NODE(AST_UPDATE, .span = @$, .at = @1, .name = $1, .value = $3)); }
   | RETURN expressions
@@ -275,6 +280,11 @@ statement:
   | if                                  { $$ = ONE($1); }
   | loop                                { $$ = ONE($1); }
   | scan                                { $$ = ONE($1); }
+;
+
+states:
+    NAME                    { $$ = ONE(NODE(AST_STATE, .span = @1, .name = $1)); }
+  | states ',' NAME         { $$ = ADD($1, NODE(AST_STATE, .span = @3, .name = $3)); }
 ;
 
 role: %empty { $$ = NULL; } | NAME ;
@@ -444,7 +454,7 @@ index:
 /* What may stand before ':' in a call, behind '.', and before '=' in the train block. */
 word:
     NAME | BATCH | DIM | LAYER | FUNC | MODEL | TRAIN | ENTRY | PARAM | OUTPUT | METRIC | LOSS
-  | STATE | FROM | OVER | ALONG | EVERY
+  | STATE | FROM | OVER | ALONG | EVERY | OPTIMIZER
 ;
 
 /* ---- the train block ----------------------------------------------------------------------- */

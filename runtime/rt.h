@@ -104,7 +104,8 @@ static inline size_t rt_above(size_t at, size_t end) /* the higher of two offset
 typedef enum { RT_F32, RT_F64, RT_I32, RT_BF16, RT_F16 } RtType;
 typedef enum { RT_WEIGHT, RT_BIAS, RT_GAIN, RT_EMBEDDING, RT_STATE } RtRole;
 typedef enum { RT_ZEROS, RT_ONES, RT_CONST, RT_NORMAL, RT_UNIFORM } RtInitKind;
-typedef enum { RT_SGD, RT_ADAM, RT_ADAMW, RT_LAMB, RT_ADAFACTOR, RT_MUON } RtOptKind;
+/* RT_RULE: its update is emitted */
+typedef enum { RT_RULE, RT_LAMB, RT_ADAFACTOR, RT_MUON } RtOptKind;
 typedef enum { /* formulas: optim/schedule.c */
                RT_CONSTANT,
                RT_LINEAR,
@@ -217,9 +218,12 @@ typedef struct {                          /* the train block: defaults of the fl
     int n_maps;
     int64_t batch, accumulate; /* samples of an update; micro-steps it is split into */
     RtOptKind optimizer;
-    double weight_decay;          /* of parameters marked so */
-    bool nesterov;                /* of SGD, Muon */
-    bool match_rms;               /* of Muon: steps as large as AdamW's */
+    const char *rule;                  /* RT_RULE: its name, "adamw" */
+    bool decays;                       /* it has a weight decay: */
+    double weight_decay;               /* of parameters marked so */
+    const char *states[RT_MAX_STATES]; /* RT_RULE: what it keeps for each element, "m", "v" */
+    int n_states;
+    bool nesterov, match_rms;     /* of Muon; match_rms: steps as large as AdamW's */
     RtHyper hyper[RT_MAX_HYPERS]; /* other numbers of the optimizer, n_hypers of them */
     int n_hypers;
     RtSchedKind schedule;
@@ -336,9 +340,21 @@ void rt_seed_losses(RtRun *run,
 void rt_reduce_gradients(RtRun *run, RtStep *s); /* sum over ranks */
 void rt_finite_and_norm(RtRun *run, RtStep *s);  /* finite? global norm, unscaled */
 void rt_clip(RtRun *run, RtStep *s);             /* factor = min(1, clip / norm) */
-void rt_update_sgd(RtRun *run, RtStep *s);       /* each: nothing unless s->finite */
-void rt_update_adam(RtRun *run, RtStep *s);
-void rt_update_adamw(RtRun *run, RtStep *s);
+/* Updates a piece of the parameters: all that it reads and writes is here. */
+typedef struct {
+    void *p;                    /* n parameters, real type; where they are kept in 16 bits alone:
+                                   widened for the update, and rounded at random behind it */
+    void *copy;                 /* their copy in 16 bits; NULL: the model has none */
+    void *state[RT_MAX_STATES]; /* n elements of each state of the optimizer */
+    const void *d_p;            /* their gradients, still to be multiplied with: */
+    double factor;              /* what clipping leaves, divided by the loss scale */
+    double lr, decay;           /* rate and weight decay of this piece */
+    double t;                   /* number of this update, from 1; skipped ones do not count */
+    const RtHyper *hyper;       /* the optimizer's numbers, in the order of RtTrain.hyper */
+    ptrdiff_t n;
+} RtUpdate;
+/* Each: nothing unless s->finite. */
+void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u)); /* piece by piece */
 void rt_update_lamb(RtRun *run, RtStep *s);
 void rt_update_adafactor(RtRun *run, RtStep *s);
 void rt_update_muon(RtRun *run, RtStep *s);

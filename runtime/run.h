@@ -200,6 +200,8 @@ enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 /* A repetition of a parameter as one piece; rate 0: it is not updated. */
 RtPiece rt_param_piece(const RtModel *m, const RtParam *q, ptrdiff_t repeat);
 double rt_piece_decay(RtPiece q, const RtTrain *t); /* its weight decay */
+/* What an optimizer is given of a piece. */
+RtUpdate rt_piece_update(const RtRun *run, const RtStep *s, RtPiece q);
 /* Pieces of what is updated in flat order; independent of the thread count. */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 /* The states that the optimizer keeps, not allocated; how many. */
@@ -211,10 +213,10 @@ void rt_piece_rounded(RtRun *run, const RtStep *s, RtPiece q, RtUpdatePiece upda
 /* Elements from..from+n-1 of the flat buffer, rounded to bf16 at random. */
 void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *x, uint16_t *to);
 double rt_hyper(const RtTrain *t, const char *name); /* 0 = it has no such number */
-const char *rt_optimizer_name(RtOptKind kind);
-double rt_sum_tree(const double *x, int n);  /* in a fixed tree */
-bool rt_optim_is_tensorwise(RtOptKind kind); /* it needs something of whole tensors first */
-typedef struct RtTensors RtTensors;          /* optim/tensor.h */
+const char *rt_optimizer_name(const RtTrain *t);     /* "adamw" */
+double rt_sum_tree(const double *x, int n);          /* in a fixed tree */
+bool rt_optim_is_tensorwise(RtOptKind kind);         /* it needs something of whole tensors first */
+typedef struct RtTensors RtTensors;                  /* optim/tensor.h */
 RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind); /* NULL: it needs none */
 void rt_tensors_free(RtTensors *all);
 int rt_adafactor_states(RtStateTensor state[RT_MAX_STATES]); /* as rt_optim_states */

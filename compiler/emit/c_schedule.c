@@ -60,10 +60,12 @@ static bool reads(const Node *n, int counter)
 
 void c_rate(Emitter *e)
 {
+    static const char *const counter[] = { "step", "steps" };
     const TrainSettings *train = &e->p->train;
     if (train->schedule != SCHED_FORMULA)
         return;
     const Node *n = train->rate->sinks.at[0].node;
+    e->arg = counter;
     const char *formula = code_scalar(e, "the rate", n).text;
     Text body = text_new(e->cx->scratch);
     emit_statement(&body, INDENT, emit_format(e, "return %s;", formula));

@@ -124,8 +124,7 @@ static void write_means(Emitter *e)
     }
 }
 
-static const char *const optimizer_name[] = { "RT_SGD",  "RT_ADAM",      "RT_ADAMW",
-                                              "RT_LAMB", "RT_ADAFACTOR", "RT_MUON" };
+static const char *const optimizer_name[] = { "RT_RULE", "RT_LAMB", "RT_ADAFACTOR", "RT_MUON" };
 
 static void write_objectives(Emitter *e)
 {
@@ -284,13 +283,12 @@ static Code scalar_cast(Emitter *e, const char *what, const Node *n)
 
 Code code_scalar(Emitter *e, const char *what, const Node *n)
 {
-    static const char *const counter[] = { "step", "steps" };
     Code in[4];
     int64_t v;
     switch (n->op) {
     case OP_CONST: return code_literal(e, n->attr.value, DT_F64);
     case OP_MEAN: return code_plain(emit_format(e, "mean[S_%s]", e->slot[n->attr.index]));
-    case OP_ARG: return code_plain(counter[n->attr.index]);
+    case OP_ARG: return code_plain(e->arg[n->attr.index]);
     case OP_DIM:
         if (!dim_value(n->attr.dim, &v)) {
             diag_error(e->cx, n->span, "%s uses the dim %s, which is bound when the program starts",
@@ -353,6 +351,17 @@ static void write_hypers(Emitter *e)
     text_add(e->out, "        },\n        .n_hypers = %d,\n", t->hypers.len);
 }
 
+/* The optimizer's flat buffers. */
+static void write_states(Emitter *e)
+{
+    const TrainSettings *t = &e->p->train;
+    Text names = text_new(e->cx->scratch);
+    for (int i = 0; i < t->states.len; i++)
+        text_add(&names, "%s %s", i ? "," : "", emit_string(e, t->states.at[i]));
+    if (t->states.len)
+        text_add(e->out, "        .states = {%s }, .n_states = %d,\n", names.at, t->states.len);
+}
+
 static void write_train(Emitter *e)
 {
     const TrainSettings *t = &e->p->train;
@@ -368,11 +377,15 @@ static void write_train(Emitter *e)
         text_add(o, "        .maps = %s_maps, .n_maps = %d,\n", e->model, d->maps.len);
     text_add(o, "        .batch = %lld, .accumulate = %lld,\n", (long long)t->batch,
              (long long)t->accumulate);
-    text_add(o, "        .optimizer = %s, .weight_decay = %s, .nesterov = %s,\n",
-             optimizer_name[t->optimizer], emit_number(e, t->weight_decay),
-             t->nesterov ? "true" : "false");
-    if (t->match_rms)
-        text_put(o, "        .match_rms = true,\n");
+    text_add(o, "        .optimizer = %s,", optimizer_name[t->optimizer]);
+    if (t->optimizer == OPT_RULE)
+        text_add(o, " .rule = %s,", emit_string(e, t->rule.name));
+    text_add(o, " .decays = %s, .weight_decay = %s,\n", t->decays ? "true" : "false",
+             emit_number(e, t->weight_decay));
+    write_states(e);
+    if (t->optimizer == OPT_MUON)
+        text_add(o, "        .nesterov = %s,%s\n", t->nesterov ? "true" : "false",
+                 t->match_rms ? " .match_rms = true," : "");
     write_hypers(e);
     c_schedule_rows(e);
     if (t->ema > 0)

@@ -8,54 +8,53 @@
 
 #include <string.h>
 
-static const char *const update_name[] = { "rt_update_sgd",       "rt_update_adam",
-                                           "rt_update_adamw",     "rt_update_lamb",
-                                           "rt_update_adafactor", "rt_update_muon" };
-/* What the update does with each element, g = factor * d_p (fp16: without the loss scale). */
-static const char *const update_formula[] = {
-    " *   sgd      g = g + decay p;  m = momentum m + g;\n"
-    " *            p = p - lr m, or with nesterov p - lr (g + momentum m)\n",
-    " *   adam     g = g + decay p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;\n"
-    " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
-    " *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;\n"
-    " *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
-    " *   lamb     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;\n"
-    " *            u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + decay p, in update t;\n"
-    " *            p = p - lr |p| / |u| u, with the norms of each tensor (p - lr u if one is 0).\n"
-    " *            The norms come first: a pass over p, m and v more than adamw has\n",
-    " *   adafactor  running means of g^2 of a matrix by row r and by column c; of a vector v:\n"
-    " *            w = t^beta2-decay;  r += w (mean g^2 - r);  c alike;  v += w (g^2 - v);\n"
-    " *            V = r c' / max(mean r, eps1) or v;  u = g / sqrt(max(V, eps1^2));\n"
-    " *            p = p - lr decay p - alpha / max(1, rms(u) / d) u\n"
-    " *            with alpha = max(eps2, rms(p)) min(lr, 1 / sqrt(t)), in update t. V is not\n"
-    " *            stored: d_p is read four times (rows, columns, rms(u), update), p twice\n",
-    " *   muon     of a matrix of role weight, but for those marked .excepted:\n"
-    " *            m = m + (1 - momentum) (g - m);  u = g + momentum (m - g), without nesterov m;\n"
-    " *            X = u / |u|;  5 times  X = 3.4445 X - 4.775 A X + 2.0315 A A X,  A = X X';\n"
-    " *            p = p - lr decay p - lr s X,  s = sqrt(max(1, rows / columns)), or, where\n"
-    " *            .match_rms says so, 0.2 sqrt(max(rows, columns))\n"
-    " *   adamw    of all else, adamw-factor lr being lr:  m = b1 m + (1 - b1) g;\n"
-    " *            v = b2 v + (1 - b2) g^2;  p = p - lr decay p\n"
-    " *            - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n",
+/* Optimizers that the runtime has a function for: it, and what it does. */
+static const struct {
+    const char *call, *formula;
+} tensorwise[] = {
+    [OPT_LAMB] = {
+        "rt_update_lamb",
+        " *   lamb     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;\n"
+        " *            u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + decay p,\n"
+        " *            p = p - lr |p| / |u| u, in update t, with the norms of each tensor\n"
+        " *            (p - lr u if one is 0). The norms come first: a pass over p, m and v more\n"
+        " *            than adamw has\n"
+        " * b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; decay is\n"
+        " * .weight_decay for parameters marked .decay, else 0.\n",
+    },
+    [OPT_ADAFACTOR] = {
+        "rt_update_adafactor",
+        " *   adafactor  running means of g^2 of a matrix by row r and column c, of a vector v:\n"
+        " *            w = t^beta2-decay;  r += w (mean g^2 - r);  c alike;  v += w (g^2 - v);\n"
+        " *            V = r c' / max(mean r, eps1) or v;  u = g / sqrt(max(V, eps1^2));\n"
+        " *            p = p - lr decay p - alpha / max(1, rms(u) / d) u\n"
+        " *            with alpha = max(eps2, rms(p)) min(lr, 1 / sqrt(t)), in update t. V is not\n"
+        " *            stored: d_p is read four times (rows, columns, rms(u), update), p twice\n"
+        " * beta2-decay, eps1 (0: that of the type), eps2 and d are those of the model table's\n"
+        " * .hyper; decay is .weight_decay for parameters marked .decay, else 0.\n",
+    },
+    [OPT_MUON] = {
+        "rt_update_muon",
+        " *   muon     of a matrix of role weight, but for those marked .excepted:\n"
+        " *            m = m + (1 - momentum) (g - m);  u = g + momentum (m - g), or m;\n"
+        " *            X = u / |u|;  5 times  X = 3.4445 X - 4.775 A X + 2.0315 A A X,  A = X X';\n"
+        " *            p = p - lr decay p - lr s X,  s = sqrt(max(1, rows / columns)), or, where\n"
+        " *            .match_rms says so, 0.2 sqrt(max(rows, columns))\n"
+        " *   adamw    of all else, adamw-factor lr being lr:  m = b1 m + (1 - b1) g;\n"
+        " *            v = b2 v + (1 - b2) g^2;  p = p - lr decay p\n"
+        " *            - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t\n"
+        " * momentum, adamw-factor, b1, b2, eps are those of the model table's .hyper; decay is\n"
+        " * .weight_decay for parameters marked .decay, else 0.\n",
+    },
 };
 
-/* Where the names of the formulas come from, and the schedule. */
-static const char *update_names(Emitter *e, const TrainSettings *train)
+/* How the step decides on the rate, and what else an update does. */
+static const char *update_prose(Emitter *e, const TrainSettings *train)
 {
     Text t = text_new(e->cx->scratch);
-    if (train->optimizer == OPT_ADAFACTOR)
-        text_put(&t, "beta2-decay, eps1 (0: that of the type), eps2 and d are those of the model "
-                     "table's .hyper; ");
-    else if (train->optimizer == OPT_MUON)
-        text_add(&t,
-                 "The products take %.3g FLOP per update and work in the arena. momentum, "
-                 "adamw-factor, b1, b2 and eps are those of the model table's .hyper; ",
+    if (train->optimizer == OPT_MUON)
+        text_add(&t, "The products take %.3g FLOP per update and work in the arena. ",
                  program_update_flops(e->p, program_training_dims(e->p)));
-    else if (train->optimizer != OPT_SGD)
-        text_put(&t, "b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; ");
-    else
-        text_put(&t, "momentum is that of the model table's .hyper; ");
-    text_put(&t, "decay is .weight_decay for parameters marked .decay, else 0. ");
     if (train->updates.len)
         text_put(&t, "Groups of parameters have their own factor of lr, and decay. ");
     if (program_has_halves(e->p))
@@ -160,15 +159,26 @@ static void write_step(Emitter *e)
                      "    rt_finite_and_norm(run, s);\t/* are all finite? global norm */\n");
     if (train->clip > 0)
         text_put(&lines, "    rt_clip(run, s);\t/* factor = min(1, clip / norm) */\n");
-    text_add(&lines, "    %s(run, s);\t/* as above, if all is finite */\n",
-             update_name[train->optimizer]);
+    if (train->optimizer == OPT_RULE)
+        text_add(&lines,
+                 "    rt_update(run, s, %s_update);\t/* of all parameters, if all is finite */\n",
+                 e->model);
+    else
+        text_add(&lines, "    %s(run, s);\t/* as above, if all is finite */\n",
+                 tensorwise[train->optimizer].call);
     text_put(&lines, "    rt_end_step(run, s);\t/* counters: updates applied, or skipped */\n");
-    text_put(e->out,
-             "/* Counts come first, since gradients are divided by those of the whole update. The\n"
-             " * update itself, for each element, with g = factor");
-    text_put(e->out, e->p->narrow == DT_F16 ? " / scale * d_p:\n" : " * d_p:\n");
-    text_put(e->out, update_formula[train->optimizer]);
-    emit_prose(e->out, " * ", " * ", emit_format(e, "%s */\n", update_names(e, train)));
+    const char *first = "Counts come first, since gradients are divided by those of the whole "
+                        "update.";
+    if (train->optimizer != OPT_RULE) {
+        emit_prose(e->out, "/* ", " * ",
+                   emit_format(e, "%s The update itself, with g = factor%s * d_p:\n", first,
+                               e->p->narrow == DT_F16 ? " / scale" : ""));
+        text_put(e->out, tensorwise[train->optimizer].formula);
+        emit_prose(e->out, " * ", " * ", emit_format(e, "%s */\n", update_prose(e, train)));
+    } else {
+        emit_prose(e->out, "/* ", " * ",
+                   emit_format(e, "%s %s */\n", first, update_prose(e, train)));
+    }
     text_add(e->out, "static void %s_step(RtRun *run, RtStep *s)\n{\n", e->model);
     emit_aligned(e->out, lines.at, 48);
     text_put(e->out, "}\n\n");
@@ -199,6 +209,7 @@ void c_step(Emitter *e)
     write_dims(e);
     if (e->kp->train) {
         c_rate(e);
+        c_rule(e);
         write_step(e);
     }
     if (e->kp->eval)

@@ -40,6 +40,7 @@ typedef struct {
     Map *kernel_undone;           /* backward Kernel -> its first Step */
     Map *field;                   /* arena Buffer -> its name in the plan struct */
     Map *call_dims;               /* Kernel -> KernelHead */
+    const char *const *arg;       /* in code_scalar: names of the graph's arguments */
     Map *group_list;              /* "0, 1, 1", groups of repetitions -> its array */
     Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
     VEC(StepRow) steps; /* of training */
@@ -142,6 +143,7 @@ void c_memory(Emitter *e);                                /* c_memory.c: section
 void c_forward(Emitter *e);                               /* c_step.c: sections 5 and 6 */
 void c_backward(Emitter *e);
 void c_step(Emitter *e);                  /* c_update.c: section 7 */
+void c_rule(Emitter *e);                  /* c_rule.c: the function of an update of elements */
 const char *c_schedule_prose(Emitter *e); /* c_schedule.c: how the rate runs, a sentence */
 void c_rate(Emitter *e);                  /* the function of a rate that is a formula */
 void c_schedule_rows(Emitter *e);         /* of .train */

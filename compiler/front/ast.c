@@ -135,6 +135,7 @@ const char *ast_kind_text(AstKind kind)
         [AST_FUNC] = "function",
         [AST_GRADIENT] = "gradient",
         [AST_MODEL] = "model",
+        [AST_OPTIMIZER] = "optimizer",
         [AST_TRAIN] = "train block",
         [AST_FORMAL] = "argument",
         [AST_TYPE] = "type",

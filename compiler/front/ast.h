@@ -15,16 +15,17 @@ typedef VEC(Ast *) AstList;
 
 typedef enum {
     /* ---- declarations of a file ---- */
-    AST_PROGRAM,  /* items: the declarations, in order */
-    AST_INCLUDE,  /* include "path": path */
-    AST_CONST,    /* const V = 65: name, value. Also a statement. One node per name */
-    AST_BATCH,    /* batch B: name. One node per name */
-    AST_DIM,      /* dim T <= Tmax: name, cond (NULL: none). One node per name */
-    AST_LAYER,    /* layer f[params](args) -> results { body }: name */
-    AST_FUNC,     /* func f[params](args) -> results { body }: name; other: AST_GRADIENT */
-    AST_GRADIENT, /* ... gradient(args) { body } after a func's body */
-    AST_MODEL,    /* model m[params](args) { body }: name */
-    AST_TRAIN,    /* train { ... }: items are AST_SETTING */
+    AST_PROGRAM,   /* items: the declarations, in order */
+    AST_INCLUDE,   /* include "path": path */
+    AST_CONST,     /* const V = 65: name, value. Also a statement. One node per name */
+    AST_BATCH,     /* batch B: name. One node per name */
+    AST_DIM,       /* dim T <= Tmax: name, cond (NULL: none). One node per name */
+    AST_LAYER,     /* layer f[params](args) -> results { body }: name */
+    AST_FUNC,      /* func f[params](args) -> results { body }: name; other: AST_GRADIENT */
+    AST_GRADIENT,  /* ... gradient(args) { body } after a func's body */
+    AST_MODEL,     /* model m[params](args) { body }: name */
+    AST_OPTIMIZER, /* optimizer f(args) { body }: name */
+    AST_TRAIN,     /* train { ... }: items are AST_SETTING */
 
     /* ---- parts of declarations ---- */
     /* a name in the brackets or parentheses of a signature: name, type (NULL: not written),
@@ -52,7 +53,9 @@ typedef enum {
     /* loss = value, loss name = value over D: name ("loss" when not written), value, items: the
        names after over */
     AST_LOSS,
-    AST_STATE,  /* state name: type = value, or with flag: from value */
+    /* state name: type = value, or with flag: from value; in an optimizer name alone. One node per
+       name */
+    AST_STATE,
     AST_UPDATE, /* name <- value */
     AST_RETURN, /* return items */
     AST_YIELD,  /* yield items */

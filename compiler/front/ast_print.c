@@ -306,6 +306,7 @@ static void print_head(Text *out, const Ast *a)
     case AST_OUTPUT:
     case AST_METRIC:
     case AST_ENTRY:
+    case AST_OPTIMIZER:
     case AST_TRAIN:
     case AST_GRADIENT:
         text_put(out, a->kind == AST_FUNC    ? "func"

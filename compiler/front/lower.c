@@ -632,6 +632,27 @@ static void lower_data(Low *low)
     }
 }
 
+/* Numbers are computed in double, and so is the graph. */
+static void lower_rule(Low *low)
+{
+    const CheckedRule *r = &low->c->train.rule;
+    TrainSettings *s = &low->p->train;
+    Low wide = *low;
+    wide.real = DT_F64;
+    Site x = site_new(&wide, "update");
+    if (!r->name)
+        return;
+    const int n = SEM_RULE_STATES + r->state.len + low->c->train.hypers.len;
+    for (int i = 0; i < n; i++)
+        ir_arg(x.g, ARG_SHARED, type_of(low->p->dims, DT_F64, 0, NULL), r->span);
+    ir_sink(x.g, SINK_RESULT, 0, lower(&x, r->p));
+    for (int i = 0; i < r->state.len; i++) {
+        vec_push(low->cx->arena, &s->states, r->state.at[i]);
+        ir_sink(x.g, SINK_RESULT, i + 1, lower(&x, r->next.at[i]));
+    }
+    s->rule = (UpdateRule){ x.g, r->name, r->text, r->span };
+}
+
 static void lower_train(Low *low)
 {
     const CheckedTrain *t = &low->c->train;
@@ -639,10 +660,10 @@ static void lower_train(Low *low)
     s->present = t->present;
     s->batch = t->batch;
     s->accumulate = t->accumulate;
-    static const OptKind kinds[] = {
-        [SEM_SGD] = OPT_SGD,   [SEM_ADAM] = OPT_ADAM,           [SEM_ADAMW] = OPT_ADAMW,
-        [SEM_LAMB] = OPT_LAMB, [SEM_ADAFACTOR] = OPT_ADAFACTOR, [SEM_MUON] = OPT_MUON
-    };
+    static const OptKind kinds[] = { [SEM_RULE] = OPT_RULE,
+                                     [SEM_LAMB] = OPT_LAMB,
+                                     [SEM_ADAFACTOR] = OPT_ADAFACTOR,
+                                     [SEM_MUON] = OPT_MUON };
     s->optimizer = kinds[t->optimizer];
     for (int i = 0; i < t->hypers.len; i++) {
         const CheckedHyper *h = &t->hypers.at[i];
@@ -651,6 +672,8 @@ static void lower_train(Low *low)
     s->weight_decay = t->weight_decay;
     s->nesterov = t->nesterov;
     s->match_rms = t->match_rms;
+    s->decays = t->optimizer != SEM_RULE || t->rule.decays;
+    lower_rule(low);
     lower_schedule(t, s);
     if (t->schedule == SEM_FORMULA) {
         Low wide = *low; /* rates are computed in double */

@@ -63,8 +63,10 @@ static void read_prelude(Sem *s)
     if (!s->opt->prelude)
         return;
     int file = source_read(s->cx, s->opt->prelude);
-    if (file)
-        declare_all(s, s->prelude, parse_source(s->cx, file), true);
+    if (!file)
+        return;
+    s->library = parse_source(s->cx, file);
+    declare_all(s, s->prelude, s->library, true);
 }
 
 /* ---- notes of symbols ---------------------------------------------------------------------- */

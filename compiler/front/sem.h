@@ -24,7 +24,7 @@ typedef enum {
     EX_INPUT,         /* index: input */
     EX_IOTA,          /* 0, 1, 2 ... along axes[0] */
     EX_MEAN,          /* index: mean slot; known after the step */
-    EX_COUNTER,       /* in a rate: 0 updates applied before this one, 1 those of the run */
+    EX_COUNTER,       /* index: what a formula of numbers is given, a rate or a rule of an update */
     EX_POINT,         /* op, element by element; operands broadcast */
     EX_CAST,          /* to the dtype of type */
     EX_REDUCE,        /* op: sum amax amin argmax argmin over axes, which disappear */
@@ -194,6 +194,20 @@ typedef struct { /* a number of the optimizer, set by --name in the program */
     double value, lo, hi; /* lo..hi: what it may be, both included */
 } CheckedHyper;
 
+/* What an update does with each element of a parameter, as the optimizer is declared. EX_COUNTERs
+   are p, g, lr, decay, t, then the states, then the numbers of the optimizer. */
+enum { SEM_RULE_P, SEM_RULE_G, SEM_RULE_LR, SEM_RULE_DECAY, SEM_RULE_T, SEM_RULE_STATES };
+
+typedef struct {
+    const char *name;        /* of the optimizer; NULL: none is read yet */
+    VEC(const char *) state; /* names; they begin at 0 */
+    VEC(Expr *) next;        /* of each state */
+    Expr *p;                 /* of the parameter */
+    bool decays;             /* it has the argument weight_decay */
+    const char *text;        /* its statements, a line each */
+    Span span;               /* where it is declared */
+} CheckedRule;
+
 typedef struct {        /* a group of parameters with numbers of its own */
     const char *names;  /* its patterns, as written */
     double rate, decay; /* factor of the rate; weight decay, NAN = that of the optimizer */
@@ -208,12 +222,12 @@ typedef struct { /* settings as Program's TrainSettings has them */
     VEC(CheckedMap) maps;
     Span data_span;
     int64_t batch, accumulate;
-    enum { SEM_SGD, SEM_ADAM, SEM_ADAMW, SEM_LAMB, SEM_ADAFACTOR, SEM_MUON } optimizer;
+    enum { SEM_RULE, SEM_LAMB, SEM_ADAFACTOR, SEM_MUON } optimizer;
+    CheckedRule rule;         /* of SEM_RULE */
     VEC(CheckedHyper) hypers; /* numbers of the optimizer besides rate and decay */
     double weight_decay;
-    bool nesterov;
-    bool match_rms;  /* of Muon: steps as large as AdamW's */
-    bool tensorwise; /* the optimizer needs something of whole tensors first */
+    bool nesterov, match_rms; /* of Muon; match_rms: steps as large as AdamW's */
+    bool tensorwise;          /* the optimizer needs something of whole tensors first */
     Span optimizer_span;
     enum {
         SEM_CONSTANT,

@@ -144,6 +144,8 @@ static Thing *reduce(Sem *s, const Ast *call, const char *op, const char *what)
     Expr *e = sem_eval_value(s, call_arg(call, 0));
     int n, axes[RANK_MAX];
     bool keep;
+    if (!sem_has_tensors(s, call->span))
+        return thing_poison(s);
     if (!e || !flag_arg(s, call, "keep", &keep) || !reduce_axes(s, call, e, what, &n, axes))
         return thing_poison(s);
     if (e->type->dtype == DT_BOOL)

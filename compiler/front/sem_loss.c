@@ -208,7 +208,7 @@ Thing *builtin_mean(Sem *s, const Ast *call)
     Expr *x = sem_eval_value(s, call_arg(call, 0));
     const Ast *over = call_named(s, call, "over");
     int n, axes[RANK_MAX];
-    if (!x)
+    if (!x || !sem_has_tensors(s, call->span))
         return thing_poison(s);
     x = expr_cast(s, x, DT_F32, call->span);
     n = x->type->rank;

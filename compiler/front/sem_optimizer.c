@@ -1,15 +1,15 @@
 /* sem_optimizer.c -- the optimizer of the train block.
  *
- * In: optimizer = name(arguments). Out: its kind, rate and numbers in the CheckedTrain. A table has
- * what each optimizer takes; a number becomes an option of the program under the name given here.
+ * In: optimizer = name(arguments), and the declarations `optimizer name(lr, ...) { ... }` of the
+ * model file and the prelude. Out: rate, numbers and rule of the update in the CheckedTrain. A
+ * number becomes an option of the program under its argument's name; true and false are fixed.
  */
 #include "front/sem_parts.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BELOW_1    0.9999999
-#define OPTIMIZERS "sgd adam adamw lamb adafactor muon"
+/* ---- numbers of optimizers on whole tensors ------------------------------------------------ */
 
 void sem_hyper(Sem *s, const char *name, double value, double lo, double hi)
 {
@@ -24,24 +24,6 @@ void sem_set_hyper(Sem *s, const char *name, double value)
         if (strcmp(t->hypers.at[i].name, name) == 0)
             t->hypers.at[i].value = value;
 }
-
-/* The numbers of an optimizer with their defaults. */
-static void declare(Sem *s, int kind)
-{
-    CheckedTrain *t = &s->out->train;
-    t->optimizer = kind == 0 ? SEM_SGD : kind == 1 ? SEM_ADAM : SEM_ADAMW;
-    t->weight_decay = kind == 2 ? 0.01 : 0;
-    t->hypers.len = 0;
-    if (kind == 0) {
-        sem_hyper(s, "momentum", 0, 0, BELOW_1);
-        return;
-    }
-    sem_hyper(s, "beta1", 0.9, 0, BELOW_1);
-    sem_hyper(s, "beta2", 0.999, 0, BELOW_1);
-    sem_hyper(s, "eps", 1e-8, 0, 1e30);
-}
-
-void sem_optimizer_default(Sem *s) { declare(s, 2); }
 
 void sem_betas(Sem *s, const Ast *a)
 {
@@ -60,51 +42,265 @@ void sem_betas(Sem *s, const Ast *a)
     sem_set_hyper(s, "beta2", v[1]);
 }
 
-void sem_optimizer(Sem *s, const Ast *a)
+/* ---- declarations -------------------------------------------------------------------------- */
+
+/* Names of all optimizers there are, separated by blanks; the user's first. */
+static const char *known_names(Sem *s)
 {
-    static const char *const arguments[] = { "lr momentum nesterov weight_decay", "lr betas eps",
-                                             "lr betas eps weight_decay" };
-    CheckedTrain *t = &s->out->train;
-    const char *name = train_called(a);
-    t->tensorwise = false;
-    t->optimizer_span = a->span;
-    if (name && sem_optimizer_tensorwise(s, a, name))
-        return;
-    int kind = name ? train_word("sgd adam adamw", name) : -1;
-    if (kind < 0) {
-        if (!name) {
-            sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
-            return;
+    const Ast *const file[2] = { s->file, s->library };
+    Text t = text_new(s->arena);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; file[k] && i < file[k]->items.len; i++) {
+            const Ast *a = file[k]->items.at[i];
+            if (a->kind == AST_OPTIMIZER && train_word(t.at, a->name) < 0)
+                text_add(&t, "%s%s", t.len ? " " : "", a->name);
         }
-        Diag *d = sem_error(s, a->span, "unknown optimizer %s", name);
-        train_suggest(s, d, name, OPTIMIZERS);
-        sem_hint(d, "the optimizers are %s", OPTIMIZERS);
+    text_add(&t, " %s", sem_tensorwise_names(s));
+    return t.at;
+}
+
+static const Ast *declared_in(Sem *s, const Ast *file, const char *name)
+{
+    const Ast *found = NULL;
+    for (int i = 0; file && i < file->items.len; i++) {
+        const Ast *a = file->items.at[i];
+        if (a->kind != AST_OPTIMIZER || strcmp(a->name, name) != 0)
+            continue;
+        if (found) {
+            Diag *d = sem_error(s, a->at, "%s is declared twice", name);
+            sem_note(s, d, found->at, "the first %s", name);
+        }
+        found = found ? found : a;
+    }
+    return found;
+}
+
+static Decl *find_optimizer(Sem *s, const char *name)
+{
+    const Ast *own = declared_in(s, s->file, name);
+    const Ast *ast = own ? own : declared_in(s, s->library, name);
+    if (!ast)
+        return NULL;
+    Decl *d = NEW(s->arena, Decl);
+    *d = (Decl){ .name = ast->name, .ast = ast, .scope = own ? s->global : s->prelude };
+    d->prelude = !own;
+    return d;
+}
+
+/* Options of every program, as runtime/core/options.c has them: a test compares the two. */
+static const char taken_options[] =
+    "data val_data split dims steps batch accumulate lr lr_end warmup decay_steps decay_length "
+    "drop_every drop_at drop_factor pct_start div_factor final_div_factor weight_decay clip ema "
+    "loss_scale scale_interval nonfinite max_skips eval save keep log seed out resume checkpoint "
+    "prompt tokens temperature top_k threads dry_run plan force replay help version";
+
+enum { NUMBERS_MAX = 16 }; /* as many as rt.h has room for */
+
+static bool check_formal(Sem *s, const Decl *d, int i)
+{
+    const Ast *formal = d->ast->args.at[i];
+    for (int k = 0; k < i; k++)
+        if (d->ast->args.at[k]->name == formal->name) {
+            sem_error(s, formal->at, "argument %s is declared twice", formal->name);
+            return false;
+        }
+    if (formal->type) {
+        sem_error(s, formal->type->span, "an argument of an optimizer is a number, true or false");
+        return false;
+    }
+    if (i == 0 && formal->value) {
+        sem_error(s, formal->value->span, "lr has no default: the train block sets it");
+        return false;
+    }
+    if (i == 0 || strcmp(formal->name, "weight_decay") == 0)
+        return true;
+    if (train_word("p g t decay", formal->name) >= 0) {
+        sem_error(s, formal->at, "%s is given to every optimizer: choose another name",
+                  formal->name);
+        return false;
+    }
+    if (train_word(taken_options, formal->name) >= 0) {
+        sem_error(s, formal->at, "every program has an option %s already: choose another name",
+                  formal->name);
+        return false;
+    }
+    return true;
+}
+
+/* The arguments of d with their defaults; values without any are NAN. False after an error. */
+static bool declare_args(Sem *s, const Decl *d, RuleArgs *args)
+{
+    CheckedTrain *t = &s->out->train;
+    const AstList *formals = &d->ast->args;
+    bool fine = true;
+    if (formals->len == 0 || strcmp(formals->at[0]->name, "lr") != 0) {
+        Diag *diag = sem_error(s, d->ast->at, "the first argument of an optimizer is lr");
+        sem_hint(diag, "optimizer %s(lr) { p = p - lr * g }", d->name);
+        return false;
+    }
+    for (int i = 0; i < formals->len; i++) {
+        const Ast *formal = formals->at[i];
+        const bool decay = strcmp(formal->name, "weight_decay") == 0;
+        const Thing *v = formal->value ? sem_eval(s, formal->value) : NULL;
+        RuleArg arg = { .name = formal->name, .span = formal->at, .value = NAN };
+        arg.lo = -1e300;
+        arg.hi = 1e300;
+        if (!check_formal(s, d, i) || (v && v->kind == THING_POISON)) {
+            fine = false;
+            continue;
+        }
+        arg.flag = v && v->kind == THING_BOOL;
+        arg.yes = arg.flag && v->yes;
+        if (v && !(arg.flag && !decay) && !thing_number(v, &arg.value)) {
+            sem_error(s, formal->value->span, "%s must be a number%s", formal->name,
+                      decay ? "" : ", true or false");
+            fine = false;
+        } else if (decay) {
+            t->rule.decays = true;
+            t->weight_decay = isnan(arg.value) ? 0 : arg.value;
+        } else if (i > 0) {
+            vec_push(s->arena, args, arg);
+        }
+    }
+    if (args->len > NUMBERS_MAX) {
+        sem_error(s, d->ast->at, "more than %d arguments of an optimizer", NUMBERS_MAX);
+        return false;
+    }
+    return fine;
+}
+
+/* ---- the call ------------------------------------------------------------------------------ */
+
+/* betas for beta1 and beta2: the stem of `name` if its last letter is 1, and s. */
+static const char *tuple_name(Sem *s, const RuleArgs *args, int i)
+{
+    const char *name = args->at[i].name;
+    const size_t len = strlen(name);
+    if (len < 2 || name[len - 1] != '1' || i + 1 == args->len)
+        return NULL;
+    const char *next = args->at[i + 1].name;
+    if (strlen(next) != len || next[len - 1] != '2' || strncmp(name, next, len - 1) != 0)
+        return NULL;
+    return arena_printf(s->arena, "%.*ss", (int)(len - 1), name);
+}
+
+static void set_arg(Sem *s, RuleArg *arg, const Ast *a)
+{
+    arg->given = a->span;
+    if (arg->flag) {
+        sem_eval_bool(s, a, arg->name, &arg->yes);
         return;
     }
-    TrainCall c = { .names = arguments[kind], .places = 1 };
-    double momentum = 0, eps = 1;
-    declare(s, kind);
-    if (!train_call(s, a, &c))
+    const Thing *t = sem_eval(s, a);
+    if (t->kind == THING_POISON)
+        arg->value = 0;
+    else if (!thing_number(t, &arg->value) || !isfinite(arg->value))
+        sem_error(s, a->span, "%s must be a number", arg->name);
+}
+
+/* betas: (0.9, 0.99) */
+static void set_tuple(Sem *s, RuleArgs *args, int i, const char *name, const Ast *a)
+{
+    const Thing *t = sem_eval(s, a);
+    double v[2];
+    if (t->kind == THING_POISON)
         return;
+    bool fits = t->kind == THING_TUPLE && t->items.len == 2;
+    for (int k = 0; fits && k < 2; k++)
+        fits = thing_number(t->items.at[k], &v[k]);
+    if (!fits)
+        sem_error(s, a->span, "%s are two numbers, %s and %s: (%g, %g)", name, args->at[i].name,
+                  args->at[i + 1].name, args->at[i].value, args->at[i + 1].value);
+    for (int k = 0; fits && k < 2; k++) {
+        args->at[i + k].value = v[k];
+        args->at[i + k].given = a->span;
+    }
+}
+
+/* The arguments of the call a, and that none is missing. */
+static bool read_call(Sem *s, const Ast *a, RuleArgs *args)
+{
+    CheckedTrain *t = &s->out->train;
+    Text names = text_new(s->arena);
+    text_put(&names, "lr");
+    for (int i = 0; i < args->len; i++)
+        text_add(&names, " %s", args->at[i].name);
+    for (int i = 0; i < args->len; i++)
+        if (tuple_name(s, args, i))
+            text_add(&names, " %s", tuple_name(s, args, i));
+    if (t->rule.decays)
+        text_put(&names, " weight_decay");
+    TrainCall c = { .names = names.at, .places = 1 };
+    if (!train_call(s, a, &c))
+        return false;
     if (c.value[0])
         sem_train_rate(s, c.value[0]);
     else
-        sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", name, name);
-    if (kind == 0) {
-        if (c.value[1] && train_number(s, c.value[1], "momentum", 0, 1, &momentum))
-            sem_set_hyper(s, "momentum", momentum);
-        if (c.value[2])
-            sem_eval_bool(s, c.value[2], "nesterov", &t->nesterov);
-        if (t->nesterov && momentum == 0)
-            sem_error(s, c.value[2]->span, "nesterov needs a momentum above 0");
-    } else {
-        if (c.value[1])
-            sem_betas(s, c.value[1]);
-        if (c.value[2] && train_number(s, c.value[2], "eps", 0, 1, &eps))
-            sem_set_hyper(s, "eps", eps);
-        if (c.value[2] && eps == 0)
-            sem_error(s, c.value[2]->span, "eps must be above 0: a gradient of 0 is divided by it");
+        sem_error(s, a->span, "%s needs a rate: %s(lr: 1e-3)", a->left->name, a->left->name);
+    for (int i = 0; i < args->len; i++) {
+        const char *tuple = tuple_name(s, args, i);
+        const Ast *both = tuple ? c.value[train_word(names.at, tuple)] : NULL;
+        if (both)
+            set_tuple(s, args, i, tuple, both);
+        if (c.value[i + 1])
+            set_arg(s, &args->at[i], c.value[i + 1]);
     }
-    if (c.value[3])
-        train_number(s, c.value[3], "weight_decay", 0, HUGE_VAL, &t->weight_decay);
+    const Ast *decay = t->rule.decays ? c.value[train_word(names.at, "weight_decay")] : NULL;
+    if (decay)
+        train_number(s, decay, "weight_decay", 0, HUGE_VAL, &t->weight_decay);
+    for (int i = 0; i < args->len; i++)
+        if (!args->at[i].flag && isnan(args->at[i].value)) {
+            sem_error(s, a->span, "%s needs the argument %s", a->left->name, args->at[i].name);
+            return false;
+        }
+    return true;
+}
+
+/* --name of the program: my_number is --my-number. */
+static const char *option_name(Sem *s, const char *name)
+{
+    char *option = arena_strndup(s->arena, name, strlen(name));
+    for (char *c = option; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    return option;
+}
+
+static void apply(Sem *s, Decl *d, const Ast *call, Span at)
+{
+    CheckedTrain *t = &s->out->train;
+    RuleArgs args = { 0 };
+    if (!declare_args(s, d, &args) || (call && !read_call(s, call, &args)))
+        return;
+    sem_rule(s, d, &args, at);
+    for (int i = 0; i < args.len; i++)
+        if (!args.at[i].flag)
+            vec_push(s->arena, &t->hypers,
+                     ((CheckedHyper){ option_name(s, args.at[i].name), args.at[i].value,
+                                      args.at[i].lo, args.at[i].hi }));
+}
+
+void sem_optimizer_default(Sem *s)
+{
+    Decl *d = find_optimizer(s, "adamw");
+    if (d)
+        apply(s, d, NULL, d->ast->at);
+}
+
+void sem_optimizer(Sem *s, const Ast *a)
+{
+    CheckedTrain *t = &s->out->train;
+    const char *name = train_called(a);
+    t->optimizer_span = a->span;
+    if (!name) {
+        sem_error(s, a->span, "an optimizer wanted: sgd(lr: ...), adam(...) or adamw(...)");
+        return;
+    }
+    Decl *d = find_optimizer(s, name);
+    if (d)
+        apply(s, d, a, a->span);
+    if (d || sem_optimizer_tensorwise(s, a, name))
+        return;
+    Diag *unknown = sem_error(s, a->span, "unknown optimizer %s", name);
+    train_suggest(s, unknown, name, known_names(s));
+    sem_hint(unknown, "the optimizers are %s", known_names(s));
 }

@@ -144,8 +144,9 @@ struct Sem {
     Context *cx;
     Arena *arena; /* that of the compilation */
     Dims *dims;
-    Checked *out;    /* what is made */
-    const Ast *file; /* the declarations of the user */
+    Checked *out;       /* what is made */
+    const Ast *file;    /* the declarations of the user */
+    const Ast *library; /* those of the prelude, or NULL */
     const SemOptions *opt;
     Scope *prelude, *global; /* global: of the user's file, inside the prelude */
     Decl *model;             /* that is compiled */
@@ -155,6 +156,7 @@ struct Sem {
     CheckedLoop *loop;       /* innermost, or NULL */
     bool training;           /* of the phase being evaluated */
     bool declaring;          /* building instances: no values exist */
+    bool elements;           /* reading an optimizer: a value is one element of a tensor */
     VEC(Unsafe) unsafe;
     bool deep_told;                         /* a value of too many axes in loops is reported */
     CheckedPhase *phase;                    /* being evaluated */
@@ -396,10 +398,11 @@ void sem_train_data(Sem *s, const Ast *setting);
 bool train_whole(Sem *s, const Ast *a, const char *what, int64_t least, int64_t *v);
 bool train_number(Sem *s, const Ast *a, const char *what, double least, double most, double *v);
 /* Splits name(args): each argument by its name, the first `places` of `names` by position too. */
+enum { TRAIN_ARGS_MAX = 32 };
 typedef struct {
     const char *names;
     int places;
-    const Ast *value[12];
+    const Ast *value[TRAIN_ARGS_MAX];
 } TrainCall;
 bool train_call(Sem *s, const Ast *a, TrainCall *call);
 const char *train_called(const Ast *a); /* the name in name(...), NULL if it is no such call */
@@ -415,7 +418,15 @@ void sem_train_ema(Sem *s, const Ast *a);
 void sem_train_groups(Sem *s, const Ast *a);
 void sem_train_except(Sem *s, const Ast *a); /* patterns of what Muon leaves to AdamW */
 
-/* ---- sem_optimizer.c, sem_tensorwise.c ----------------------------------------------------- */
+/* ---- sem_optimizer.c, sem_rule.c, sem_tensorwise.c ----------------------------------------- */
+
+typedef struct { /* an argument of an optimizer besides lr and weight_decay */
+    const char *name;
+    bool flag, yes;       /* it is true or false; which */
+    double value, lo, hi; /* else a number; lo..hi: what --name may be, both included */
+    Span span, given;     /* of its declaration; of the value in the train block */
+} RuleArg;
+typedef VEC(RuleArg) RuleArgs;
 
 /* A number of the optimizer, lo..hi; another value for it; betas: (0.9, 0.999) for two. */
 void sem_hyper(Sem *s, const char *name, double value, double lo, double hi);
@@ -423,7 +434,12 @@ void sem_set_hyper(Sem *s, const char *name, double value);
 void sem_betas(Sem *s, const Ast *a);
 /* name(...) of an optimizer that works on whole tensors; false: it is none. */
 bool sem_optimizer_tensorwise(Sem *s, const Ast *a, const char *name);
-void sem_optimizer_default(Sem *s);       /* before the block is read */
+const char *sem_tensorwise_names(Sem *s); /* of these, separated by blanks */
+void sem_optimizer_default(Sem *s);       /* where the block sets none */
 void sem_optimizer(Sem *s, const Ast *a); /* optimizer = ... */
+/* CheckedTrain.rule from the body of d, applied at `at`; narrows lo..hi of the arguments. */
+void sem_rule(Sem *s, Decl *d, RuleArgs *args, Span at);
+/* In an optimizer: false after a message, at what works on more than one element. */
+bool sem_has_tensors(Sem *s, Span at);
 
 #endif

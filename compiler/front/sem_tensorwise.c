@@ -113,6 +113,14 @@ static const Row rows[] = {
       0.1, read_muon },
 };
 
+const char *sem_tensorwise_names(Sem *s)
+{
+    Text t = text_new(s->arena);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        text_add(&t, "%s%s", i ? " " : "", rows[i].name);
+    return t.at;
+}
+
 bool sem_optimizer_tensorwise(Sem *s, const Ast *a, const char *name)
 {
     CheckedTrain *t = &s->out->train;

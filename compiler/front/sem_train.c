@@ -369,7 +369,6 @@ void sem_train(Sem *s, const Ast *train)
     *t = (CheckedTrain){ .split = 1,
                          .batch = 32,
                          .accumulate = 1,
-                         .optimizer = SEM_ADAMW,
                          .schedule = SEM_CONSTANT,
                          .lr = 1e-3,
                          .lr_end = 1e-3,
@@ -384,8 +383,9 @@ void sem_train(Sem *s, const Ast *train)
                          .seed = 1,
                          .keep = 3 };
     const Ast *set[SETTINGS_MAX] = { NULL };
-    sem_optimizer_default(s);
     read_settings(s, train, set);
+    if (!set[train_word(setting_keys, "optimizer")])
+        sem_optimizer_default(s);
     if (!train)
         return;
     t->present = true;

@@ -116,7 +116,8 @@ static bool begins_statement(const char *s, bool after_operand)
         "const", "param", "output", "metric", "return",  "yield",
         "layer", "func",  "model",  "train",  "include", "dim",
     };
-    static const char *const words_before_a_name[] = { "batch", "state", "entry", "loss" };
+    static const char *const words_before_a_name[] = { "batch", "state", "entry", "loss",
+                                                       "optimizer" };
     size_t len = 0;
     while (is_letter(s[len]))
         len++;
@@ -127,7 +128,8 @@ static bool begins_statement(const char *s, bool after_operand)
         return false; /* dim: 1, an argument with such a name */
     if (after_operand && behind[0] == '=' && behind[1] != '=')
         return true;
-    if (is_one_of(s, len, words_before_a_name, 4))
+    if (is_one_of(s, len, words_before_a_name,
+                  sizeof words_before_a_name / sizeof *words_before_a_name))
         return is_letter(*behind);
     return *behind != '=' && is_one_of(s, len, words, sizeof words / sizeof *words);
 }

@@ -148,7 +148,7 @@ static void hint_first_word(Parser *p, Diag *d, bool statement)
         { "var", "a value gets its name by: y = f(x)" },
     };
     static const char *const declarations[] = {
-        "const", "batch", "dim", "layer", "func", "model", "train", "include",
+        "const", "batch", "dim", "layer", "func", "model", "train", "include", "optimizer",
     };
     static const char *const statements[] = {
         "const",  "param", "output", "metric", "loss",  "state",

@@ -5,8 +5,6 @@
  */
 #include "ir/program.h"
 
-#include <string.h>
-
 Program *program_new(Context *cx)
 {
     Program *p = NEW(cx->arena, Program);
@@ -51,14 +49,6 @@ int64_t *program_training_dims(const Program *p)
 
 /* ---- what the optimizer keeps --------------------------------------------------------------- */
 
-static double hyper(const TrainSettings *t, const char *name)
-{
-    for (int i = 0; i < t->hypers.len; i++)
-        if (strcmp(t->hypers.at[i].name, name) == 0)
-            return t->hypers.at[i].value;
-    return 0;
-}
-
 /* Adafactor's: means of rows and of columns of matrices, vectors whole. */
 static int factored_states(const Program *p, const int64_t *dims, OptimizerState *state)
 {
@@ -98,9 +88,14 @@ int program_states(const Program *p, const int64_t *dims, OptimizerState state[P
         flat += n;
         squares += none || program_is_muon(p, q) ? 0 : n;
     }
+    if (p->train.optimizer == OPT_RULE) {
+        for (int i = 0; i < p->train.states.len; i++)
+            state[i] = (OptimizerState){ p->train.states.at[i], flat };
+        return p->train.states.len;
+    }
     state[0] = (OptimizerState){ "m", flat };
     state[1] = (OptimizerState){ "v", squares };
-    return p->train.optimizer == OPT_SGD ? hyper(&p->train, "momentum") != 0 : 2;
+    return 2;
 }
 
 /* ---- what the update works in --------------------------------------------------------------- */

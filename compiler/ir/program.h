@@ -87,7 +87,8 @@ typedef struct { /* left rel right holds for all sizes; REL_DIVIDES: left % righ
 
 /* ---- train settings ------------------------------------------------------------------------- */
 
-typedef enum { OPT_SGD, OPT_ADAM, OPT_ADAMW, OPT_LAMB, OPT_ADAFACTOR, OPT_MUON } OptKind;
+/* OPT_RULE: declared in the language */
+typedef enum { OPT_RULE, OPT_LAMB, OPT_ADAFACTOR, OPT_MUON } OptKind;
 typedef enum {
     SCHED_CONSTANT,
     SCHED_LINEAR,
@@ -103,6 +104,17 @@ typedef struct {          /* a number of the optimizer, set by --name in the pro
     const char *name;     /* "beta1" */
     double value, lo, hi; /* lo..hi: what it may be, both included */
 } Hyper;
+
+/* What an update does with each element of a parameter. */
+enum { RULE_P, RULE_G, RULE_LR, RULE_DECAY, RULE_T, RULE_STATES };
+typedef struct {
+    /* of scalars; arguments: p, g, lr, decay, t, the states, the numbers (.hypers); results: p, the
+       states. NULL: the runtime has a function for the optimizer */
+    Graph *graph;
+    const char *name; /* "adamw" */
+    const char *text; /* as declared, a line per statement */
+    Span span;        /* of the declaration */
+} UpdateRule;
 
 /* tokens = window(0..T): how an input is cut from the data. */
 typedef struct {
@@ -136,10 +148,12 @@ typedef struct {
     int64_t batch;      /* global samples per update */
     int64_t accumulate; /* micro-steps, default 1 */
     OptKind optimizer;
-    VEC(Hyper) hypers;   /* numbers of the optimizer besides rate and decay */
-    double weight_decay; /* of parameters marked so */
-    bool nesterov;       /* of SGD, Muon */
-    bool match_rms;      /* of Muon: steps as large as AdamW's */
+    UpdateRule rule;          /* OPT_RULE */
+    VEC(const char *) states; /* of OPT_RULE: flat buffers that it keeps */
+    VEC(Hyper) hypers;        /* numbers of the optimizer besides rate and decay */
+    double weight_decay;      /* of parameters marked so */
+    bool decays;              /* the optimizer has a weight decay */
+    bool nesterov, match_rms; /* of Muon; match_rms: steps as large as AdamW's */
     SchedKind schedule;
     double lr, lr_end;                              /* highest; end of linear and cosine */
     int64_t warmup;                                 /* steps */

@@ -135,7 +135,13 @@ char *rt_config_text(const RtModel *m, const RtOptions *o)
     put(&j, ",\n  \"precision\": \"%s\"", rt_precision(m));
     if (m->n_halves > 0)
         put(&j, ",\n  \"masters\": \"none\"");
-    put(&j, ",\n  \"optimizer\": \"%s\"", rt_optimizer_name(o->train.optimizer));
+    put(&j, ",\n  \"optimizer\": \"%s\"", rt_optimizer_name(&o->train));
+    put(&j, ",\n  \"states\": [");
+    RtStateTensor states[RT_MAX_STATES];
+    const int n = rt_optim_states(&o->train, states);
+    for (int i = 0; i < n; i++)
+        put(&j, "%s\"%s\"", i ? ", " : "", states[i].name);
+    put(&j, "]");
     put(&j, ",\n  \"schedule\": ");
     put_text(&j, rt_schedule_name(&o->train));
     for (int i = 0; i < rt_option_count(m); i++) {
@@ -247,14 +253,17 @@ static void adopt_row(Adopt *a, int index, const json_t *value)
     rt_free(is);
 }
 
-/* The two moments of Adam, and nothing else. */
-static bool keeps_moments(const char *optimizer)
+/* Did the optimizer of the run keep what that of the program keeps? */
+static bool same_states(const RtTrain *t, const json_t *states)
 {
-    static const RtOptKind kinds[] = { RT_ADAM, RT_ADAMW, RT_LAMB };
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(optimizer, rt_optimizer_name(kinds[i])) == 0)
-            return true;
-    return false;
+    RtStateTensor own[RT_MAX_STATES];
+    const int n = rt_optim_states(t, own);
+    bool same = !states || json_array_size(states) == (size_t)n;
+    for (int i = 0; same && states && i < n; i++) {
+        const char *name = json_string_value(json_array_get(states, (size_t)i));
+        same = name && strcmp(name, own[i].name) == 0;
+    }
+    return same;
 }
 
 /* Kinds are compiled in; a run that goes on with another kind is told, or ends where its state is
@@ -263,16 +272,15 @@ static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
 {
     const char *optimizer = json_string_value(json_object_get(root, "optimizer"));
     const char *schedule = json_string_value(json_object_get(root, "schedule"));
-    const char *own = rt_optimizer_name(m->train.optimizer);
-    if (optimizer && strcmp(optimizer, own) != 0) {
-        if (!keeps_moments(own) || !keeps_moments(optimizer))
-            rt_fail(RT_EXIT_FAIL,
-                    "the run was trained with %s; this program has %s, which keeps another state"
-                    "\nhint: set the optimizer in the train block of %s to %s and compile again",
-                    optimizer, own, m->source, optimizer);
+    const char *own = rt_optimizer_name(&m->train);
+    if (optimizer && !same_states(&m->train, json_object_get(root, "states")))
+        rt_fail(RT_EXIT_FAIL,
+                "the run was trained with %s; this program has %s, which keeps another state"
+                "\nhint: set the optimizer in the train block of %s to %s and compile again",
+                optimizer, own, m->source, optimizer);
+    if (optimizer && strcmp(optimizer, own) != 0)
         fprintf(to, "changed  optimizer %s -> %s (fixed when the program was compiled)\n",
                 optimizer, own);
-    }
     if (schedule && strcmp(schedule, rt_schedule_name(&m->train)) != 0)
         fprintf(to, "changed  schedule %s -> %s (fixed when the program was compiled)\n", schedule,
                 rt_schedule_name(&m->train));

@@ -241,7 +241,7 @@ static void fail_other_optimizer(const RtModel *m, const char *name)
             rt_fail(RT_EXIT_USAGE,
                     "--%s: the optimizer of %s is %s, which has none\nhint: the kind of "
                     "optimizer is set in the train block of %s; compile again",
-                    name, m->name, rt_optimizer_name(m->train.optimizer), m->source);
+                    name, m->name, rt_optimizer_name(&m->train), m->source);
 }
 
 __attribute__((noreturn)) static void fail_unknown(const RtModel *m, const RtOptions *o,

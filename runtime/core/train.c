@@ -148,7 +148,6 @@ static void adopt_checkpoint(Train *t)
 
 static void print_settings(const Train *t)
 {
-    static const char *const optimizers[] = { "sgd", "adam", "adamw" };
     const RtTrain *s = &t->o->train;
     printf("batch    %lld samples per update = %lld micro-step%s of %lld", (long long)s->batch,
            (long long)s->accumulate, s->accumulate == 1 ? "" : "s",
@@ -156,10 +155,11 @@ static void print_settings(const Train *t)
     for (int i = 0; i < t->m->n_dims; i++)
         if (!t->m->dims[i].batch)
             printf(", %s = %td", t->m->dims[i].name, t->o->dims[i]);
-    printf("\nupdate   %s", optimizers[s->optimizer]);
+    printf("\nupdate   %s", rt_optimizer_name(s));
     for (int i = 0; i < s->n_hypers; i++)
         printf(", %s %g", s->hyper[i].name, s->hyper[i].value);
-    printf("%s, decay %g", s->nesterov ? ", nesterov" : "", s->weight_decay);
+    if (s->decays)
+        printf(", decay %g", s->weight_decay);
     if (s->clip > 0)
         printf(", clip %g", s->clip);
     if (s->ema > 0)

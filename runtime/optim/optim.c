@@ -3,14 +3,9 @@
  * In: the flat gradient and RtStep. Out: flat parameters and optimizer state. The one idea: the
  * flat buffer is cut into pieces that depend on the model table alone; a piece is summed in a fixed
  * order and the sums of pieces are added in a fixed tree, so no result depends on the thread count.
- * One pass per update: every element of p, m, v and the gradient is read and written once, and the
- * 16-bit copy of p, where there is one, is written beside it. Gradients stay multiplied by the loss
- * scale: the norm is divided by it, and the update reads factor / scale times the gradient.
- *
- *     sgd     g += decay p;  m = momentum m + g;  p -= lr (g + momentum m if nesterov, else m)
- *     adam    g += decay p, then as adamw without decay
- *     adamw   p *= 1 - lr decay;  m, v = running means of g, g^2;
- *             p -= lr/(1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+ * One pass per update: the emitted function of the optimizer gets piece by piece, and reads and
+ * writes every element of p, its states and the 16-bit copy of p once. Gradients stay multiplied
+ * by the loss scale: the norm is divided by it, the update reads factor / scale times the gradient.
  */
 #include "run.h"
 
@@ -75,13 +70,11 @@ RtPiece *rt_optim_pieces(const RtModel *m, int *n)
 
 /* ---- states and numbers --------------------------------------------------------------------- */
 
-const char *rt_optimizer_name(RtOptKind kind)
+const char *rt_optimizer_name(const RtTrain *t)
 {
-    static const char *const name[] = {
-        [RT_SGD] = "sgd",   [RT_ADAM] = "adam",           [RT_ADAMW] = "adamw",
-        [RT_LAMB] = "lamb", [RT_ADAFACTOR] = "adafactor", [RT_MUON] = "muon"
-    };
-    return name[kind];
+    static const char
+        *const name[] = { [RT_LAMB] = "lamb", [RT_ADAFACTOR] = "adafactor", [RT_MUON] = "muon" };
+    return t->optimizer != RT_RULE ? name[t->optimizer] : t->rule ? t->rule : "none";
 }
 
 bool rt_optim_is_tensorwise(RtOptKind kind) { return kind >= RT_LAMB; }
@@ -100,9 +93,14 @@ int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES])
         return rt_adafactor_states(state);
     if (t->optimizer == RT_MUON)
         return rt_muon_states(state);
-    state[0] = (RtStateTensor){ .name = "m" };
-    state[1] = (RtStateTensor){ .name = "v" };
-    return t->optimizer == RT_SGD ? rt_hyper(t, "momentum") != 0 : 2;
+    if (t->optimizer != RT_RULE) {
+        state[0] = (RtStateTensor){ .name = "m" };
+        state[1] = (RtStateTensor){ .name = "v" };
+        return 2;
+    }
+    for (int i = 0; i < t->n_states; i++)
+        state[i] = (RtStateTensor){ .name = t->states[i] };
+    return t->n_states;
 }
 
 /* ---- finite? norm --------------------------------------------------------------------------- */
@@ -196,148 +194,62 @@ void rt_clip(RtRun *run, RtStep *s)
         s->factor = clip / s->norm;
 }
 
-/* ---- updates of one piece ------------------------------------------------------------------- */
+/* ---- updates -------------------------------------------------------------------------------- */
 
-typedef struct {
-    double factor, lr, decay, momentum, beta1, beta2, eps;
-    double rate, root; /* lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t) */
-    bool nesterov, decoupled;
-} Update;
-
-/* The 16-bit copy of parameter i, x: */
-#define COPY_NONE(x) RT_UNUSED(copy)
-#define COPY_BF16(x) copy[i] = rt_to_bf16(x)
-#define COPY_F16(x)  copy[i] = rt_to_f16(x)
-
-#define SGD_PIECE(name, real, half, COPY)                                                          \
-    static void sgd_##name(real *restrict p, half *restrict copy, real *restrict m,                \
-                           const real *restrict d, ptrdiff_t n, Update u)                          \
-    {                                                                                              \
-        const real factor = (real)u.factor, lr = (real)u.lr, decay = (real)u.decay;                \
-        const real momentum = (real)u.momentum, ahead = u.nesterov ? momentum : 1;                 \
-        const real own = u.nesterov ? 1 : 0;                                                       \
-        if (!m) {                                                                                  \
-            _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                  \
-            {                                                                                      \
-                const real x = p[i] - lr * (factor * d[i] + decay * p[i]);                         \
-                p[i] = x;                                                                          \
-                COPY(x);                                                                           \
-            }                                                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                      \
-        {                                                                                          \
-            const real g = factor * d[i] + decay * p[i];                                           \
-            const real mean = momentum * m[i] + g;                                                 \
-            m[i] = mean;                                                                           \
-            const real x = p[i] - lr * (own * g + ahead * mean);                                   \
-            p[i] = x;                                                                              \
-            COPY(x);                                                                               \
-        }                                                                                          \
-    }
-
-#define ADAM_PIECE(name, real, sfx, half, COPY)                                                    \
-    static void adam_##name(real *restrict p, half *restrict copy, real *restrict m,               \
-                            real *restrict v, const real *restrict d, ptrdiff_t n, Update u)       \
-    {                                                                                              \
-        const real factor = (real)u.factor, rate = (real)u.rate, root = (real)u.root;              \
-        const real eps = (real)u.eps, beta1 = (real)u.beta1, beta2 = (real)u.beta2;                \
-        const real more1 = (real)(1 - u.beta1), more2 = (real)(1 - u.beta2);                       \
-        const real keep = u.decoupled ? (real)(1 - u.lr * u.decay) : 1;                            \
-        const real pull = u.decoupled ? 0 : (real)u.decay;                                         \
-        _Pragma("omp simd") for (ptrdiff_t i = 0; i < n; i++)                                      \
-        {                                                                                          \
-            const real g = factor * d[i] + pull * p[i];                                            \
-            const real mean = beta1 * m[i] + more1 * g;                                            \
-            const real square = beta2 * v[i] + more2 * (g * g);                                    \
-            m[i] = mean;                                                                           \
-            v[i] = square;                                                                         \
-            const real x = keep * p[i] - rate * mean / (rt_sqrt_##sfx(square) * root + eps);       \
-            p[i] = x;                                                                              \
-            COPY(x);                                                                               \
-        }                                                                                          \
-    }
-
-SGD_PIECE(f32, float, void, COPY_NONE)
-SGD_PIECE(f64, double, void, COPY_NONE)
-SGD_PIECE(bf16, float, rt_bf16, COPY_BF16)
-SGD_PIECE(f16, float, rt_f16, COPY_F16)
-ADAM_PIECE(f32, float, f32, void, COPY_NONE)
-ADAM_PIECE(f64, double, f64, void, COPY_NONE)
-ADAM_PIECE(bf16, float, f32, rt_bf16, COPY_BF16)
-ADAM_PIECE(f16, float, f32, rt_f16, COPY_F16)
-
-/* ---- updates of all ------------------------------------------------------------------------- */
-
-/* Elements q.from..q.to-1, which are at p. */
-static void update_piece(RtRun *run, RtPiece q, void *p, const void *how)
+static char *element(void *flat, ptrdiff_t i, size_t bytes)
 {
-    const RtState *state = run->state;
-    Update u = *(const Update *)how;
-    const ptrdiff_t n = q.to - q.from;
-    const size_t at = (size_t)q.from * rt_real_bytes(run->model);
-    void *m = state->n_states > 0 ? (char *)state->states[0].at + at : NULL;
-    void *v = state->n_states > 1 ? (char *)state->states[1].at + at : NULL;
-    const void *d = (const char *)run->d_p + at;
-    const bool copied = run->p16 && run->model->n_halves == 0;
-    uint16_t *copy = copied ? (uint16_t *)run->p16 + q.from : NULL;
-    const bool sgd = state->opt->train.optimizer == RT_SGD, wide = run->model->real == RT_F64;
-    const bool bf16 = copy && run->model->compute == RT_BF16, f16 = copy && !bf16;
-    u.decay = rt_piece_decay(q, &state->opt->train);
-    u.lr *= q.rate;
-    u.rate *= q.rate;
-    if (sgd && wide)
-        sgd_f64(p, NULL, m, d, n, u);
-    else if (sgd && bf16)
-        sgd_bf16(p, copy, m, d, n, u);
-    else if (sgd && f16)
-        sgd_f16(p, copy, m, d, n, u);
-    else if (sgd)
-        sgd_f32(p, NULL, m, d, n, u);
-    else if (wide)
-        adam_f64(p, NULL, m, v, d, n, u);
-    else if (bf16)
-        adam_bf16(p, copy, m, v, d, n, u);
-    else if (f16)
-        adam_f16(p, copy, m, v, d, n, u);
-    else
-        adam_f32(p, NULL, m, v, d, n, u);
+    return flat ? (char *)flat + (size_t)i * bytes : NULL;
 }
 
-static void update_all(RtRun *run, const RtStep *s, bool decoupled)
+RtUpdate rt_piece_update(const RtRun *run, const RtStep *s, RtPiece q)
 {
+    const RtState *state = run->state;
+    const size_t bytes = rt_real_bytes(run->model);
+    RtUpdate u = {
+        .p = q.half ? NULL : element(run->p, q.from, bytes),
+        .copy = run->model->n_halves > 0 ? NULL : element(run->p16, q.from, sizeof(uint16_t)),
+        .d_p = element(run->d_p, q.from, bytes),
+        .factor = s->factor / scale_of(s),
+        .lr = s->lr * q.rate,
+        .decay = rt_piece_decay(q, &state->opt->train),
+        .t = (double)(s->applied + 1),
+        .hyper = state->opt->train.hyper,
+        .n = q.to - q.from,
+    };
+    for (int i = 0; i < state->n_states; i++)
+        u.state[i] = element(state->states[i].at, q.from, bytes);
+    return u;
+}
+
+typedef struct {
+    const RtStep *s;
+    void (*piece)(const RtUpdate *u);
+} Emitted;
+
+/* Elements q.from..q.to-1, which are at p. */
+static void update_at(RtRun *run, RtPiece q, void *p, const void *how)
+{
+    const Emitted *emitted = how;
+    RtUpdate u = rt_piece_update(run, emitted->s, q);
+    u.p = p;
+    emitted->piece(&u);
+}
+
+void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u))
+{
+    const Emitted emitted = { s, piece };
     if (!s->finite)
         return;
-    const RtTrain *t = &run->state->opt->train;
-    const bool sgd = t->optimizer == RT_SGD;
-    const double applied = (double)(s->applied + 1), beta1 = sgd ? 0 : rt_hyper(t, "beta1"),
-                 beta2 = sgd ? 0 : rt_hyper(t, "beta2");
-    const Update u = {
-        .factor = s->factor / scale_of(s),
-        .lr = s->lr,
-        .decay = t->weight_decay,
-        .momentum = sgd ? rt_hyper(t, "momentum") : 0,
-        .beta1 = beta1,
-        .beta2 = beta2,
-        .eps = sgd ? 0 : rt_hyper(t, "eps"),
-        .nesterov = t->nesterov,
-        .rate = s->lr / (1 - pow(beta1, applied)),
-        .root = 1 / sqrt(1 - pow(beta2, applied)),
-        .decoupled = decoupled,
-    };
 #pragma omp parallel for schedule(static) if (run->model->n_elems > RT_PIECE)
     for (int i = 0; i < run->state->n_pieces; i++) {
         const RtPiece q = run->state->pieces[i];
+        const RtUpdate u = rt_piece_update(run, s, q);
         if (q.half)
-            rt_piece_rounded(run, s, q, update_piece, &u);
+            rt_piece_rounded(run, s, q, update_at, &emitted);
         else
-            update_piece(run, q, (char *)run->p + (size_t)q.from * rt_real_bytes(run->model), &u);
+            piece(&u);
         if (run->state->ema)
             rt_ema_piece(run, s, q);
     }
     run->state->ema_moved = true;
 }
-
-void rt_update_sgd(RtRun *run, RtStep *s) { update_all(run, s, false); }
-void rt_update_adam(RtRun *run, RtStep *s) { update_all(run, s, false); }
-void rt_update_adamw(RtRun *run, RtStep *s) { update_all(run, s, true); }

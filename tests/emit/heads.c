@@ -567,12 +567,41 @@ static Dims heads_dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0], .T = dims[1] };
 }
 
-/* Counts come first, since gradients are divided by those of the whole update. The
- * update itself, for each element, with g = factor * d_p:
- *   adamw    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p = p - lr decay p;
- *            p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t
- * b1, b2 and eps are beta1, beta2 and eps of the model table's .hyper; decay is .weight_decay for
- * parameters marked .decay, else 0. lr is .lr. */
+/* Each element is updated by adamw, where g = factor * d_p:
+ *
+ *     m = beta1 * m + (1 - beta1) * g
+ *     v = beta2 * v + (1 - beta2) * (g * g)
+ *     p = (1 - lr * decay) * p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+ *
+ * factor is 1; decay is .weight_decay for parameters marked .decay, else 0; t counts the updates
+ * from 1; numbers are computed in double. */
+static void heads_update(const RtUpdate *u)
+{
+    const double lr = u->lr, decay = u->decay, t = u->t, beta1 = u->hyper[0].value;
+    const double beta2 = u->hyper[1].value, eps = u->hyper[2].value;
+    const float beta1_ = (float)beta1;
+    const float c1 = (float)(1 - beta1);
+    const float beta2_ = (float)beta2;
+    const float c2 = (float)(1 - beta2);
+    const float c3 = (float)(1 - lr * decay);
+    const float c4 = (float)(lr / (1 - rt_pow(beta1, t)));
+    const float c5 = (float)(1 / rt_sqrt(1 - rt_pow(beta2, t)));
+    const float eps_ = (float)eps;
+    float *restrict p = u->p, *restrict m = u->state[0], *restrict v = u->state[1];
+    const float *restrict d_p = u->d_p, factor = (float)u->factor;
+    RT_SIMD()
+    for (ptrdiff_t i = 0; i < u->n; i++) {
+        const float g = factor * d_p[i];
+        const float new_m = beta1_ * m[i] + c1 * g;
+        const float new_v = beta2_ * v[i] + c2 * (g * g);
+        const float new_p = c3 * p[i] - c4 * new_m / (rt_sqrt(new_v) * c5 + eps_);
+        m[i] = new_m;
+        v[i] = new_v;
+        p[i] = new_p;
+    }
+}
+
+/* Counts come first, since gradients are divided by those of the whole update. lr is .lr. */
 static void heads_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
@@ -595,7 +624,7 @@ static void heads_step(RtRun *run, RtStep *s)
     }
     rt_reduce_gradients(run, s);             /* sum over ranks */
     rt_finite_and_norm(run, s);              /* are all finite? global norm */
-    rt_update_adamw(run, s);                 /* as above, if all is finite */
+    rt_update(run, s, heads_update);         /* of all parameters, if all is finite */
     rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
@@ -628,7 +657,7 @@ static const RtSlot heads_means[] = {
 };
 
 static const RtObjective heads_objectives[] = {
-    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_ADAMW, .where = "heads.model:12" },
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_RULE, .where = "heads.model:12" },
 };
 
 static const char *heads_check_dims(const ptrdiff_t *dims)
@@ -703,11 +732,12 @@ const RtModel heads = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,
         .batch = 32, .accumulate = 1,
-        .optimizer = RT_ADAMW, .weight_decay = 0.01, .nesterov = false,
+        .optimizer = RT_RULE, .rule = "adamw", .decays = true, .weight_decay = 0.01,
+        .states = { "m", "v" }, .n_states = 2,
         .hyper = {
             { "beta1", 0.9, 0.0, 0.9999999 },
             { "beta2", 0.999, 0.0, 0.9999999 },
-            { "eps", 1e-08, 0.0, 1e+30 },
+            { "eps", 1e-08, 1e-30, 1e+300 },
         },
         .n_hypers = 3,
         .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,

@@ -28,7 +28,12 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
 void rt_seed_losses(RtRun *run, RtStep *s)      { RT_UNUSED(run); s->seed[0] = 1 / s->count[0]; }
 void rt_reduce_gradients(RtRun *run, RtStep *s) { RT_UNUSED(run); RT_UNUSED(s); }
 void rt_finite_and_norm(RtRun *run, RtStep *s)  { RT_UNUSED(run); RT_UNUSED(s); }
-void rt_update_adamw(RtRun *run, RtStep *s)     { RT_UNUSED(run); RT_UNUSED(s); }
+void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u))
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+    RT_UNUSED(piece);
+}
 void rt_end_step(RtRun *run, RtStep *s)         { RT_UNUSED(run); RT_UNUSED(s); }
 
 int main(void)

@@ -283,12 +283,30 @@ static Dims tiny_dims(const ptrdiff_t *dims)
     return (Dims){ .B = dims[0] };
 }
 
-/* Counts come first, since gradients are divided by those of the whole update. The
- * update itself, for each element, with g = factor * d_p:
- *   sgd      g = g + decay p;  m = momentum m + g;
- *            p = p - lr m, or with nesterov p - lr (g + momentum m)
- * momentum is that of the model table's .hyper; decay is .weight_decay for parameters marked
- * .decay, else 0. lr is .lr. */
+/* Each element is updated by sgd, where g = factor * d_p:
+ *
+ *     g = g + decay * p
+ *     p = p - lr * g
+ *
+ * factor is what clipping leaves of the gradient; decay is .weight_decay for parameters marked
+ * .decay, else 0; numbers are computed in double. */
+static void tiny_update(const RtUpdate *u)
+{
+    const double lr = u->lr, decay = u->decay;
+    const float lr_ = (float)lr;
+    const float decay_ = (float)decay;
+    float *restrict p = u->p;
+    const float *restrict d_p = u->d_p, factor = (float)u->factor;
+    RT_SIMD()
+    for (ptrdiff_t i = 0; i < u->n; i++) {
+        const float g = factor * d_p[i];
+        const float g_2 = g + decay_ * p[i];
+        const float new_p = p[i] - lr_ * g_2;
+        p[i] = new_p;
+    }
+}
+
+/* Counts come first, since gradients are divided by those of the whole update. lr is .lr. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
@@ -311,7 +329,7 @@ static void tiny_step(RtRun *run, RtStep *s)
     rt_reduce_gradients(run, s);             /* sum over ranks */
     rt_finite_and_norm(run, s);              /* are all finite? global norm */
     rt_clip(run, s);                         /* factor = min(1, clip / norm) */
-    rt_update_sgd(run, s);                   /* as above, if all is finite */
+    rt_update(run, s, tiny_update);          /* of all parameters, if all is finite */
     rt_end_step(run, s);                     /* counters: updates applied, or skipped */
 }
 
@@ -341,7 +359,7 @@ static const RtSlot tiny_means[] = {
 };
 
 static const RtObjective tiny_objectives[] = {
-    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_SGD, .where = "tiny.model:9" },
+    { .loss = "loss", .from = 0, .to = P_COUNT, .optimizer = RT_RULE, .where = "tiny.model:9" },
 };
 
 static void tiny_input_shape(const ptrdiff_t *dims, int input, ptrdiff_t *shape)
@@ -393,9 +411,9 @@ const RtModel tiny = {
         .reader = NULL, .path = NULL, .val_path = NULL,
         .split = 1.0, .header = false, .vocab = NULL,
         .batch = 32, .accumulate = 1,
-        .optimizer = RT_SGD, .weight_decay = 0.0, .nesterov = false,
+        .optimizer = RT_RULE, .rule = "sgd", .decays = true, .weight_decay = 0.0,
         .hyper = {
-            { "momentum", 0.0, 0.0, 0.9999999 },
+            { "momentum", 0.0, 0.0, 0.0 },
         },
         .n_hypers = 1,
         .schedule = RT_CONSTANT, .lr = 0.1, .lr_end = 0.1,

@@ -65,20 +65,11 @@ void rt_clip(RtRun *run, RtStep *s)
     RT_UNUSED(run);
     RT_UNUSED(s);
 }
-void rt_update_sgd(RtRun *run, RtStep *s)
+void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u))
 {
     RT_UNUSED(run);
     RT_UNUSED(s);
-}
-void rt_update_adam(RtRun *run, RtStep *s)
-{
-    RT_UNUSED(run);
-    RT_UNUSED(s);
-}
-void rt_update_adamw(RtRun *run, RtStep *s)
-{
-    RT_UNUSED(run);
-    RT_UNUSED(s);
+    RT_UNUSED(piece);
 }
 void rt_end_step(RtRun *run, RtStep *s)
 {

@@ -8,6 +8,7 @@
  *           5 forward     6 backward    7 step        8 model table
  */
 #include "rt.h"
+#include "updates.h"
 
 #ifndef SHORTEST
 #define SHORTEST 1
@@ -167,7 +168,7 @@ static void bigram_step(RtRun *run, RtStep *s)
     }
     rt_reduce_gradients(run, s);
     rt_finite_and_norm(run, s);
-    rt_update_sgd(run, s);
+    rt_update(run, s, sgd_f32);
     rt_end_step(run, s);
 }
 
@@ -249,7 +250,7 @@ static const RtMap bigram_maps[] = {
     { .input = 1, .kind = RT_MAP_WINDOW, .where = "bigram.model:9" },
 };
 static const RtObjective bigram_objectives[] = {
-    { .loss = "loss", .to = P_COUNT, .optimizer = RT_SGD, .where = "bigram.model:6" },
+    { .loss = "loss", .to = P_COUNT, .optimizer = RT_RULE, .where = "bigram.model:6" },
 };
 
 static const RtStepRow bigram_steps[] = {
@@ -269,7 +270,7 @@ static const RtModel bigram = {
     .steps = bigram_steps, .n_steps = 2,
     .train = {
         .present = true, .reader = READER, .path = "bigram.txt", .split = 0.9, .vocab = "chars",
-        .maps = bigram_maps, .n_maps = 2, .batch = BATCH, .accumulate = 1, .optimizer = RT_SGD,
+        .maps = bigram_maps, .n_maps = 2, .batch = BATCH, .accumulate = 1, .rule = "sgd",
         .hyper = { { "momentum", 0.9, 0, 0.9999999 } }, .n_hypers = 1,
         .schedule = RT_CONSTANT, .lr = 0.5, .steps = 60, .eval_every = 30, .save_every = 25,
         .keep = 3, .seed = 1, .where = "bigram.model:8",

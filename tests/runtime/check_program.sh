@@ -204,8 +204,8 @@ text="one/step-00000060: the checkpoint is of another model: of bigram (bigram.m
 other resume-of-another 1 "$text" ./linear --resume one --out another --data nowhere.csv
 other eval-of-another 1 "$text" ./linear eval --checkpoint one/step-00000060
 [ -e another ] && bad resume-of-another-writes "a directory" || ok resume-of-another-writes
-build plain linear.c -DPLAIN -DOPTIMIZER=RT_SGD -DUPDATE=rt_update_sgd
-build adam linear.c -DOPTIMIZER=RT_ADAM -DUPDATE=rt_update_adam
+build plain linear.c -DPLAIN -DOPTIMIZER='"sgd"' -DRULE=sgd
+build adam linear.c -DOPTIMIZER='"adam"' -DRULE=adam
 says resume-other-state 1 "trained with adamw; this program has sgd" ./plain --resume lin --out another
 says resume-other-kind 0 "changed  optimizer adamw -> adam (fixed when" \
     ./adam --resume lin --out another --steps 401

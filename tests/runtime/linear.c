@@ -8,6 +8,7 @@
  *           5 forward     6 backward    7 step        8 model table
  */
 #include "rt.h"
+#include "updates.h"
 
 #ifndef REAL
 #define REAL      float
@@ -17,8 +18,8 @@
 #define COMPUTE REAL_KIND
 #endif
 #ifndef OPTIMIZER
-#define OPTIMIZER RT_ADAMW
-#define UPDATE    rt_update_adamw
+#define OPTIMIZER "adamw"
+#define RULE      adamw
 #endif
 #ifdef PLAIN
 #define HYPERS                                                                                     \
@@ -26,10 +27,12 @@
         "momentum", 0.9, 0, 0.9999999                                                              \
     }
 #define N_HYPERS 1
+#define N_STATES 1
 #else
 #define HYPERS                                                                                     \
     { "beta1", 0.9, 0, 1 }, { "beta2", 0.99, 0, 1 }, { "eps", 1e-8, 0, 1 }
 #define N_HYPERS 3
+#define N_STATES 2
 #endif
 
 /* ---- 1 dimensions ------------------------------------------------------- */
@@ -160,6 +163,21 @@ static void linear_backward(RtRun *run, const RtStep *s, Dims n)
 
 /* ---- 7 step ------------------------------------------------------------- */
 
+#define JOIN_(rule, type) rule##_##type
+#define JOIN(rule, type)  JOIN_(rule, type)
+
+static void linear_update(const RtUpdate *u)
+{
+    if (REAL_KIND == RT_F64)
+        JOIN(RULE, f64)(u);
+    else if (COMPUTE == RT_BF16)
+        JOIN(RULE, bf16)(u);
+    else if (COMPUTE == RT_F16)
+        JOIN(RULE, f16)(u);
+    else
+        JOIN(RULE, f32)(u);
+}
+
 static void linear_step(RtRun *run, RtStep *s)
 {
     rt_begin_step(run, s);
@@ -177,7 +195,7 @@ static void linear_step(RtRun *run, RtStep *s)
     rt_reduce_gradients(run, s);
     rt_finite_and_norm(run, s);
     rt_clip(run, s);
-    UPDATE(run, s);
+    rt_update(run, s, linear_update);
     rt_end_step(run, s);
 }
 
@@ -219,7 +237,7 @@ static const RtInput linear_inputs[] = {
 static const RtSlot linear_slots[] = { { "loss", "mean((y - t)^2)", 1, "linear.model:8" } };
 static const RtMetric linear_metrics[] = { { "rmse", "linear.model:9" } };
 static const RtObjective linear_objectives[] = {
-    { "loss", 0, P_COUNT, OPTIMIZER, "linear.model:8" },
+    { "loss", 0, P_COUNT, RT_RULE, "linear.model:8" },
 };
 static const RtMap linear_maps[] = {
     { 0, RT_MAP_COLS, NULL, "linear.model:11" },
@@ -237,8 +255,9 @@ static const RtModel linear = {
     .objectives = linear_objectives, .n_objectives = 1,
     .train = {
         .present = true, .reader = "csv", .path = "linear.csv", .split = 0.8, .header = true,
-        .maps = linear_maps, .n_maps = 2, .batch = 32, .accumulate = 1, .optimizer = OPTIMIZER,
-        .weight_decay = 0.01, .hyper = { HYPERS }, .n_hypers = N_HYPERS,
+        .maps = linear_maps, .n_maps = 2, .batch = 32, .accumulate = 1, .rule = OPTIMIZER,
+        .decays = true, .weight_decay = 0.01, .states = { "m", "v" }, .n_states = N_STATES,
+        .hyper = { HYPERS }, .n_hypers = N_HYPERS,
         .schedule = RT_COSINE, .lr = 0.05, .lr_end = 0.0005, .warmup = 10, .clip = 100,
         .steps = 400, .eval_every = 100, .save_every = 100, .keep = 2, .seed = 1,
         .where = "linear.model:10",

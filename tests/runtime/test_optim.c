@@ -5,6 +5,7 @@
 
 #include "cm.h"
 #include "run.h"
+#include "updates.h"
 
 enum { GAP = 3, A = 70001, B = 5, N = A + GAP + B + 4 };
 
@@ -28,17 +29,33 @@ typedef struct {
     double *p, *m, *v;
 } Fixture;
 
-static RtTrain rules(RtOptKind kind, double momentum, bool nesterov) /* with usual numbers */
+static RtTrain rules(const char *name, double momentum) /* with usual numbers */
 {
-    RtTrain t = { .optimizer = kind, .weight_decay = 0.1, .clip = 0.5, .nesterov = nesterov };
-    if (kind == RT_SGD) {
+    RtTrain t = { .rule = name, .weight_decay = 0.1, .clip = 0.5, .states = { "m", "v" } };
+    if (strcmp(name, "sgd") == 0) {
         t.hyper[t.n_hypers++] = (RtHyper){ "momentum", momentum, 0, 1 };
+        t.n_states = momentum != 0;
         return t;
     }
+    t.n_states = 2;
     t.hyper[t.n_hypers++] = (RtHyper){ "beta1", 0.9, 0, 1 };
     t.hyper[t.n_hypers++] = (RtHyper){ "beta2", 0.99, 0, 1 };
     t.hyper[t.n_hypers++] = (RtHyper){ "eps", 1e-8, 0, 1 };
     return t;
+}
+
+/* The update of all parameters by the optimizer of t, in the types of the model. */
+static void update(const RtTrain *t, RtRun *run, RtStep *s)
+{
+    typedef void Piece(const RtUpdate *u);
+    static Piece *const piece[3][4] = { { sgd_f32, sgd_f64, sgd_bf16, sgd_f16 },
+                                        { adam_f32, adam_f64, adam_bf16, adam_f16 },
+                                        { adamw_f32, adamw_f64, adamw_bf16, adamw_f16 } };
+    const int rule = t->rule[0] == 's' ? 0 : strcmp(t->rule, "adam") == 0 ? 1 : 2;
+    const int type = !run->p16 || model.n_halves > 0 ? model.real == RT_F64
+                     : model.compute == RT_BF16      ? 2
+                                                     : 3;
+    rt_update(run, s, piece[rule][type]);
 }
 
 static double value(const void *at, ptrdiff_t i)
@@ -99,23 +116,23 @@ static void reference(Fixture *f, const RtStep *s) /* the formulas, element by e
     for (ptrdiff_t i = 0; i < A + GAP + B; i++) {
         const double decay = i < A ? t->weight_decay : 0;
         double g = value(f->run.d_p, i) * s->factor, *p = &f->p[i], *m = &f->m[i], *v = &f->v[i];
-        if (t->optimizer == RT_ADAMW)
+        if (strcmp(t->rule, "adamw") == 0)
             *p -= s->lr * decay * *p;
         else
             g += decay * *p;
         if (i >= A && i < A + GAP)
             continue;
-        if (t->optimizer == RT_SGD) {
-            const double momentum = rt_hyper(t, "momentum");
+        if (t->rule[0] == 's') {
+            const double momentum = t->hyper[0].value;
             *m = momentum * *m + g;
-            *p -= s->lr * (t->nesterov ? g + momentum * *m : *m);
+            *p -= s->lr * *m;
             continue;
         }
-        const double beta1 = rt_hyper(t, "beta1"), beta2 = rt_hyper(t, "beta2");
+        const double beta1 = t->hyper[0].value, beta2 = t->hyper[1].value;
         *m = beta1 * *m + (1 - beta1) * g;
         *v = beta2 * *v + (1 - beta2) * g * g;
         *p -= s->lr * (*m / (1 - pow(beta1, n)))
-              / (sqrt(*v / (1 - pow(beta2, n))) + rt_hyper(t, "eps"));
+              / (sqrt(*v / (1 - pow(beta2, n))) + t->hyper[2].value);
     }
 }
 
@@ -129,9 +146,7 @@ static void check(RtType real, RtTrain t)
         assert_true(s.finite);
         rt_clip(&f->run, &s);
         reference(f, &s);
-        (t.optimizer == RT_SGD    ? rt_update_sgd
-         : t.optimizer == RT_ADAM ? rt_update_adam
-                                  : rt_update_adamw)(&f->run, &s);
+        update(&t, &f->run, &s);
     }
     const double bound = real == RT_F64 ? 1e-13 : 3e-6;
     for (ptrdiff_t i = 0; i < N; i++)
@@ -143,38 +158,37 @@ static void sgd(void **unused)
 {
     RT_UNUSED(unused);
     for (RtType real = RT_F32; real <= RT_F64; real++) {
-        check(real, rules(RT_SGD, 0, false));
-        check(real, rules(RT_SGD, 0.9, false));
-        check(real, rules(RT_SGD, 0.9, true));
+        check(real, rules("sgd", 0));
+        check(real, rules("sgd", 0.9));
     }
 }
 
 static void adam(void **unused)
 {
     RT_UNUSED(unused);
-    check(RT_F32, rules(RT_ADAM, 0, false));
-    check(RT_F64, rules(RT_ADAM, 0, false));
+    check(RT_F32, rules("adam", 0));
+    check(RT_F64, rules("adam", 0));
 }
 
 static void adamw(void **unused)
 {
     RT_UNUSED(unused);
-    check(RT_F32, rules(RT_ADAMW, 0, false));
-    check(RT_F64, rules(RT_ADAMW, 0, false));
+    check(RT_F32, rules("adamw", 0));
+    check(RT_F64, rules("adamw", 0));
 }
 
 /* Constant gradient: Adam's update has size lr at every step, bias correction included. */
 static void adam_step_size(void **unused)
 {
     RT_UNUSED(unused);
-    RtTrain t = rules(RT_ADAMW, 0, false);
+    RtTrain t = rules("adamw", 0);
     t.weight_decay = 0;
     Fixture *f = fixture(RT_F64, t);
     for (int step = 0; step < 100; step++) {
         const double before = value(f->run.p, 0);
         set(f->run.d_p, 0, 0.25);
         RtStep s = { .lr = 0.01, .applied = step, .finite = true, .factor = 1 };
-        rt_update_adamw(&f->run, &s);
+        update(&f->opt.train, &f->run, &s);
         assert_true(fabs(before - value(f->run.p, 0) - 0.01) < 1e-9);
     }
 }
@@ -184,7 +198,7 @@ static void adam_step_size(void **unused)
 static void skipped_updates_do_not_count(void **unused)
 {
     RT_UNUSED(unused);
-    RtTrain t = rules(RT_ADAMW, 0, false);
+    RtTrain t = rules("adamw", 0);
     t.weight_decay = 0;
     Fixture *const both[] = { fixture(RT_F64, t), fixture(RT_F64, t) };
     for (int k = 0; k < 2; k++) {
@@ -201,7 +215,7 @@ static void skipped_updates_do_not_count(void **unused)
                 RtStep s = { .lr = 0.01, .applied = f->state.applied };
                 rt_finite_and_norm(&f->run, &s);
                 rt_clip(&f->run, &s);
-                rt_update_adamw(&f->run, &s);
+                update(&f->opt.train, &f->run, &s);
                 rt_end_step(&f->run, &s);
             }
             assert_int_equal(f->state.applied, n);
@@ -217,10 +231,9 @@ static void skipped_updates_do_not_count(void **unused)
 static void scale_changes_no_bit(void **unused)
 {
     RT_UNUSED(unused);
-    const RtTrain rule[] = { rules(RT_SGD, 0.9, false), rules(RT_ADAM, 0, false),
-                             rules(RT_ADAMW, 0, false) };
+    const RtTrain rule[] = { rules("sgd", 0.9), rules("adam", 0), rules("adamw", 0) };
     static const double scales[] = { 1, 1024, 65536 };
-    for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+    for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
         Fixture *f[3];
         for (int i = 0; i < 3; i++) {
             f[i] = fixture(RT_F32, rule[k]);
@@ -233,9 +246,7 @@ static void scale_changes_no_bit(void **unused)
                 rt_clip(&f[i]->run, &s);
                 assert_true(s.finite && s.norm > 1 && s.norm < 2 && s.factor == 0.5 / s.norm);
                 const double g = value(f[i]->run.d_p, 1);
-                (rule[k].optimizer == RT_SGD    ? rt_update_sgd
-                 : rule[k].optimizer == RT_ADAM ? rt_update_adam
-                                                : rt_update_adamw)(&f[i]->run, &s);
+                update(&rule[k], &f[i]->run, &s);
                 assert_true(value(f[i]->run.d_p, 1) == g);
             }
             assert_memory_equal(f[i]->run.p, f[0]->run.p, N * sizeof(float));
@@ -249,7 +260,7 @@ static void norm_and_clip(void **unused)
 {
     RT_UNUSED(unused);
     for (RtType real = RT_F32; real <= RT_F64; real++) {
-        Fixture *f = fixture(real, (RtTrain){ .optimizer = RT_SGD, .clip = 2 });
+        Fixture *f = fixture(real, (RtTrain){ .rule = "sgd", .clip = 2 });
         gradient(f, 1);
         double squares = 0;
         for (ptrdiff_t i = 0; i < N; i++)
@@ -268,13 +279,13 @@ static void norm_and_clip(void **unused)
 static void norm_beyond_the_range_of_squares(void **unused)
 {
     RT_UNUSED(unused);
-    Fixture *f = fixture(RT_F64, (RtTrain){ .optimizer = RT_SGD, .clip = 1 });
+    Fixture *f = fixture(RT_F64, (RtTrain){ .rule = "sgd", .clip = 1 });
     set(f->run.d_p, 7, 3e200);
     set(f->run.d_p, 8, 4e200);
     RtStep s = { 0 };
     rt_finite_and_norm(&f->run, &s);
     assert_true(s.finite && fabs(s.norm - 5e200) < 1e188);
-    f = fixture(RT_F32, (RtTrain){ .optimizer = RT_SGD, .clip = 1 });
+    f = fixture(RT_F32, (RtTrain){ .rule = "sgd", .clip = 1 });
     set(f->run.d_p, 7, 3e38);
     rt_finite_and_norm(&f->run, &s);
     assert_true(s.finite && fabs(s.norm - (double)3e38f) < 1e30);
@@ -286,7 +297,7 @@ static void nothing_moves_unless_finite(void **unused)
     static const double bad[] = { NAN, INFINITY, -INFINITY };
     for (int k = 0; k < 8; k++) {
         const RtType real = k % 2 ? RT_F64 : RT_F32;
-        Fixture *f = fixture(real, rules(RT_ADAMW, 0, false));
+        Fixture *f = fixture(real, rules("adamw", 0));
         gradient(f, 0);
         RtStep s = { .lr = 1 };
         if (k / 2 < 3)
@@ -296,7 +307,7 @@ static void nothing_moves_unless_finite(void **unused)
         rt_finite_and_norm(&f->run, &s);
         assert_false(s.finite);
         rt_clip(&f->run, &s);
-        rt_update_adamw(&f->run, &s);
+        update(&f->opt.train, &f->run, &s);
         for (ptrdiff_t i = 0; i < N; i++)
             assert_true(value(f->run.p, i) == f->p[i] && value(f->state.states[0].at, i) == 0);
     }
@@ -310,12 +321,12 @@ static void same_bits_for_every_thread_count(void **unused)
     float p[4][8];
     for (int threads = 1; threads <= 4; threads++) {
         omp_set_num_threads(threads);
-        Fixture *f = fixture(RT_F32, rules(RT_ADAMW, 0, false));
+        Fixture *f = fixture(RT_F32, rules("adamw", 0));
         gradient(f, 2);
         RtStep s = { .lr = 0.1 };
         rt_finite_and_norm(&f->run, &s);
         rt_clip(&f->run, &s);
-        rt_update_adamw(&f->run, &s);
+        update(&f->opt.train, &f->run, &s);
         norm[threads - 1] = s.norm;
         memcpy(p[threads - 1], (float *)f->run.p + 33000, sizeof p[0]);
     }
@@ -339,9 +350,9 @@ static void copy_is_rounded(const Fixture *f)
 static void copy_in_16_bits(void **unused)
 {
     RT_UNUSED(unused);
-    const RtTrain rule[] = { rules(RT_SGD, 0, false), rules(RT_SGD, 0.9, false),
-                             rules(RT_ADAM, 0, false), rules(RT_ADAMW, 0, false) };
-    for (size_t k = 0; k < 2 * sizeof rules / sizeof *rules; k++) {
+    const RtTrain rule[] = { rules("sgd", 0), rules("sgd", 0.9), rules("adam", 0),
+                             rules("adamw", 0) };
+    for (size_t k = 0; k < 2 * sizeof rule / sizeof *rule; k++) {
         model.compute = RT_F32;
         Fixture *plain = fixture(RT_F32, rule[k / 2]);
         model.compute = k % 2 ? RT_F16 : RT_BF16;
@@ -355,9 +366,7 @@ static void copy_in_16_bits(void **unused)
             memcpy(before, f->run.p16, N * sizeof *before);
             for (int i = 0; i < 2; i++) {
                 gradient(both[i], step);
-                (rule[k / 2].optimizer == RT_SGD    ? rt_update_sgd
-                 : rule[k / 2].optimizer == RT_ADAM ? rt_update_adam
-                                                    : rt_update_adamw)(&both[i]->run, &s);
+                update(&rule[k / 2], &both[i]->run, &s);
             }
             copy_is_rounded(f);
             assert_memory_equal(f->run.p, plain->run.p, N * sizeof(float));
@@ -394,7 +403,7 @@ static void half_step(Fixture *f, int step, double lr)
                  .applied = step,
                  .finite = true,
                  .factor = 1 };
-    (f->opt.train.optimizer == RT_SGD ? rt_update_sgd : rt_update_adamw)(&f->run, &s);
+    update(&f->opt.train, &f->run, &s);
 }
 
 static void back_to_wide(void)
@@ -407,7 +416,7 @@ static void back_to_wide(void)
 static void halves_are_neighbours(void **unused)
 {
     RT_UNUSED(unused);
-    const RtTrain rule[] = { rules(RT_SGD, 0.9, false), rules(RT_ADAMW, 0, false) };
+    const RtTrain rule[] = { rules("sgd", 0.9), rules("adamw", 0) };
     for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
         Fixture *f = half_fixture(A, rule[k]);
         const uint16_t *half = f->run.p16;
@@ -443,7 +452,7 @@ static void small_updates_add_up(void **unused)
 {
     RT_UNUSED(unused);
     enum { STEPS = 200 };
-    RtTrain t = rules(RT_SGD, 0, false);
+    RtTrain t = rules("sgd", 0);
     t.weight_decay = 0;
     Fixture *f = half_fixture(0, t);
     uint16_t *half = f->run.p16;
@@ -491,7 +500,7 @@ static void halves_know_no_pieces(void **unused)
         assert_true(same > n / 2 && same < n * 9 / 10);
     }
 #ifdef _OPENMP
-    RtTrain t = rules(RT_ADAMW, 0, false);
+    RtTrain t = rules("adamw", 0);
     for (int threads = 1; threads <= 3; threads++) {
         omp_set_num_threads(threads);
         Fixture *f = half_fixture(3, t);
@@ -511,7 +520,7 @@ static void halves_know_no_pieces(void **unused)
 static void halves_swap_with_their_average(void **unused)
 {
     RT_UNUSED(unused);
-    Fixture *f = half_fixture(A, rules(RT_ADAMW, 0, false));
+    Fixture *f = half_fixture(A, rules("adamw", 0));
     const size_t bytes = rt_params_bytes(&model);
     f->state.ema = rt_alloc(N * sizeof(float), "a test");
     f->state.other = rt_alloc(bytes, "a test");

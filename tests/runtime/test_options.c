@@ -17,7 +17,9 @@ static const RtModel model = {
                .batch = 12,
                .accumulate = 1,
                .keep = 2,
-               .optimizer = RT_ADAMW,
+               .rule = "adamw",
+               .states = { "m", "v" },
+               .n_states = 2,
                .hyper = { { "beta1", 0.9, 0, 1 }, { "beta2", 0.95, 0, 1 }, { "eps", 1e-8, 0, 1 } },
                .n_hypers = 3,
                .lr = 0.1,
@@ -58,8 +60,7 @@ static void defaults_and_flags(void **unused)
     rt_options_settle(&model, &o);
     assert_int_equal(o.command, RT_DO_TRAIN);
     assert_int_equal(o.train.steps, 7);
-    assert_true(o.train.lr == 2e-3 && o.train.lr_end == 1e-5
-                && rt_hyper(&o.train, "beta2") == 0.95);
+    assert_true(o.train.lr == 2e-3 && o.train.lr_end == 1e-5 && o.train.hyper[1].value == 0.95);
     assert_true(o.train.seed == UINT64_MAX);
     assert_int_equal(o.dims[0], 6);
     assert_int_equal(o.dims[1], 32);
