@@ -238,8 +238,12 @@ typedef struct {                          /* the train block: defaults of the fl
     bool three_phase;
     double (*rate)(double step, double steps); /* FORMULA, and as the model has it: */
     const char *rate_text;
-    double clip; /* largest norm of the gradient; 0 = no clipping */
-    double ema;  /* decay of the average of the weights; 0 = none is kept */
+    double clip;           /* largest norm of the gradient; 0 = no clipping */
+    double ema;            /* decay of the average of the weights; 0 = none is kept */
+    const char *nonfinite; /* "stop", "skip"; NULL, and 0 below: the usual, as in core/options.c */
+    int64_t max_skips, scale_interval;
+    double loss_scale; /* -1 = none */
+    double scale_growth, scale_backoff;
     int64_t steps, eval_every, save_every, log_every, keep; /* in updates; keep: checkpoints */
     uint64_t seed;
     const char *out; /* NULL = <model>.run */

@@ -262,12 +262,13 @@ typedef struct {
     const char *prompt;          /* generate, with the next two lines */
     int64_t tokens, top_k;
     double temperature;
-    double loss_scale;      /* at the start; 0 = no scaling, as in all but fp16 */
-    int64_t scale_interval; /* finite updates until it doubles */
-    const char *nonfinite;  /* "stop" or "skip" */
-    int64_t max_skips;      /* in a row, where no lower scale is left */
-    double started;         /* rt_now when the program began */
-    bool help, version;     /* print it and stop */
+    double loss_scale;                  /* at the start; 0 = no scaling, as in all but fp16 */
+    int64_t scale_interval;             /* finite updates until it grows */
+    double scale_growth, scale_backoff; /* factors of it */
+    const char *nonfinite;              /* "stop" or "skip" */
+    int64_t max_skips;                  /* in a row, where no lower scale is left */
+    double started;                     /* rt_now when the program began */
+    bool help, version;                 /* print it and stop */
 } RtOptions;
 
 typedef enum {

@@ -362,6 +362,27 @@ static void write_states(Emitter *e)
         text_add(e->out, "        .states = {%s }, .n_states = %d,\n", names.at, t->states.len);
 }
 
+/* What is set of it; the rest are the runtime's defaults. */
+static void write_nonfinite(Emitter *e)
+{
+    const NonfiniteSettings *n = &e->p->train.nonfinite;
+    Text *o = e->out;
+    if (n->policy)
+        text_add(o, "        .nonfinite = %s,\n", emit_string(e, n->policy));
+    if (n->max_skips > 0)
+        text_add(o, "        .max_skips = %lld,\n", (long long)n->max_skips);
+    if (e->p->narrow != DT_F16)
+        return;
+    if (n->scale_set)
+        text_add(o, "        .loss_scale = %s,\n", n->scale > 0 ? emit_number(e, n->scale) : "-1");
+    if (n->interval > 0)
+        text_add(o, "        .scale_interval = %lld,\n", (long long)n->interval);
+    if (n->growth > 0)
+        text_add(o, "        .scale_growth = %s,\n", emit_number(e, n->growth));
+    if (n->backoff > 0)
+        text_add(o, "        .scale_backoff = %s,\n", emit_number(e, n->backoff));
+}
+
 static void write_train(Emitter *e)
 {
     const TrainSettings *t = &e->p->train;
@@ -390,6 +411,7 @@ static void write_train(Emitter *e)
     c_schedule_rows(e);
     if (t->ema > 0)
         text_add(o, "        .ema = %s,\n", emit_number(e, t->ema));
+    write_nonfinite(e);
     text_add(o, "        .clip = %s, .steps = %lld, .eval_every = %lld, .save_every = %lld,\n",
              emit_number(e, t->clip), (long long)t->steps, (long long)t->eval_every,
              (long long)t->save_every);

@@ -688,6 +688,9 @@ static void lower_train(Low *low)
     s->clip = t->clip;
     s->clip_value = t->clip_value;
     s->ema = t->ema;
+    const CheckedNonfinite *n = &t->nonfinite;
+    s->nonfinite = (NonfiniteSettings){ n->policy,   n->max_skips, n->scale_set, n->scale,
+                                        n->interval, n->growth,    n->backoff };
     for (int i = 0; i < t->updates.len; i++) {
         const CheckedUpdate *u = &t->updates.at[i];
         vec_push(low->cx->arena, &s->updates,

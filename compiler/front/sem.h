@@ -214,6 +214,15 @@ typedef struct {        /* a group of parameters with numbers of its own */
     Span span;
 } CheckedUpdate;
 
+typedef struct {        /* updates that are not finite, and the loss scale of fp16; 0: not given */
+    const char *policy; /* "stop", "skip" */
+    int64_t max_skips;
+    bool scale_set;
+    double scale; /* at the start; 0 = none, where it is set */
+    int64_t interval;
+    double growth, backoff;
+} CheckedNonfinite;
+
 typedef struct { /* settings as Program's TrainSettings has them */
     bool present;
     const char *reader, *path, *val_path, *vocab; /* NULL: not given */
@@ -251,8 +260,9 @@ typedef struct { /* settings as Program's TrainSettings has them */
     Expr *rate; /* FORMULA */
     const char *rate_text;
     Span rate_span, warmup_span, decay_span;
-    double clip, clip_value;    /* of the norm, of each element; 0 = none */
-    double ema;                 /* 0 = none */
+    double clip, clip_value; /* of the norm, of each element; 0 = none */
+    double ema;              /* 0 = none */
+    CheckedNonfinite nonfinite;
     VEC(CheckedUpdate) updates; /* numbered from 1 */
     int precision;              /* 0 fp32, 1 fp64, 2 bf16, 3 fp16; -1 not given */
     bool masterless;            /* masters = none */

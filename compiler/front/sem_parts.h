@@ -415,6 +415,8 @@ void sem_check_schedule(Sem *s, const Ast *steps);
 /* sem_update.c: of clip, ema and groups. */
 void sem_train_clip(Sem *s, const Ast *a);
 void sem_train_ema(Sem *s, const Ast *a);
+/* nonfinite, loss_scale, scale_interval, ... by their number in that list */
+void sem_train_nonfinite(Sem *s, int key, const Ast *a);
 void sem_train_groups(Sem *s, const Ast *a);
 void sem_train_except(Sem *s, const Ast *a); /* patterns of what Muon leaves to AdamW */
 

@@ -157,7 +157,8 @@ static void check_limits(Sem *s, const Ast *at)
 
 static const char setting_keys[] =
     "data batch accumulate dims optimizer clip steps eval save log seed keep out precision "
-    "head_rows groups ema recompute masters";
+    "head_rows groups ema recompute masters nonfinite max_skips loss_scale scale_interval "
+    "scale_growth scale_backoff";
 
 enum { SETTINGS_MAX = 32 };
 
@@ -258,7 +259,8 @@ static void read_setting(Sem *s, const Ast *a)
         sem_error(s, a->at, "%s has no block", a->name);
         return;
     }
-    switch (train_word(setting_keys, a->name)) {
+    const int key = train_word(setting_keys, a->name);
+    switch (key) {
     case 0: sem_train_data(s, a); break;
     case 1: train_whole(s, v, "batch", 1, &t->batch); break;
     case 2: train_whole(s, v, "accumulate", 1, &t->accumulate); break;
@@ -287,7 +289,8 @@ static void read_setting(Sem *s, const Ast *a)
     case 16: sem_train_ema(s, v); break;
     case 17: recompute(s, v); break;
     case 18: masters(s, v); break;
-    default: {
+    default: sem_train_nonfinite(s, key - 19, v); break;
+    case -1: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))
             break;

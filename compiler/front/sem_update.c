@@ -1,9 +1,10 @@
 /* sem_update.c -- what an update does besides the optimizer's rule: clipping, the average of the
- * weights, groups of parameters with numbers of their own.
+ * weights, groups of parameters with numbers of their own, updates that are not finite.
  *
- * In: the settings clip, ema and groups. Out: their numbers in CheckedTrain, and for each parameter
- * the group that each of its repetitions is in. The one idea: a pattern is matched with the names
- * that checkpoints have, h.3.attn.weight, so one repetition of a stack can be told from the others.
+ * In: the settings clip, ema, groups, nonfinite and those of the loss scale. Out: their numbers in
+ * CheckedTrain, and for each parameter the group that each of its repetitions is in. The one idea:
+ * a pattern is matched with the names that checkpoints have, h.3.attn.weight, so one repetition of
+ * a stack can be told from the others.
  */
 #include "front/sem_parts.h"
 
@@ -37,6 +38,43 @@ void sem_train_ema(Sem *s, const Ast *a)
     CheckedTrain *t = &s->out->train;
     if (train_number(s, a, "ema", 0, 1, &t->ema) && t->ema == 1)
         sem_error(s, a->span, "ema must be below 1: 1 never leaves the initial weights");
+}
+
+/* ---- what is not finite --------------------------------------------------------------------- */
+
+static void nonfinite_policy(Sem *s, const Ast *a)
+{
+    static const char words[] = "stop skip";
+    const char *name = a->kind == AST_NAME ? a->name : NULL;
+    const int k = name ? train_word(words, name) : -1;
+    s->out->train.nonfinite.policy = k == 0 ? "stop" : k == 1 ? "skip" : NULL;
+    if (k >= 0)
+        return;
+    Diag *d = sem_error(s, a->span, "nonfinite is one of stop and skip");
+    if (name)
+        train_suggest(s, d, name, words);
+}
+
+void sem_train_nonfinite(Sem *s, int key, const Ast *a)
+{
+    CheckedNonfinite *n = &s->out->train.nonfinite;
+    switch (key) {
+    case 0: nonfinite_policy(s, a); break;
+    case 1: train_whole(s, a, "max_skips", 1, &n->max_skips); break;
+    case 2:
+        n->scale_set = train_number(s, a, "loss_scale", 0, 0x1p120, &n->scale);
+        if (n->scale > 0 && n->scale < 1)
+            sem_error(s, a->span, "loss_scale must be 1 or more, or 0 for none");
+        break;
+    case 3: train_whole(s, a, "scale_interval", 1, &n->interval); break;
+    case 4: train_number(s, a, "scale_growth", 1, 0x1p20, &n->growth); break;
+    case 5:
+        if (train_number(s, a, "scale_backoff", 0, 1, &n->backoff)
+            && (n->backoff <= 0 || n->backoff >= 1))
+            sem_error(s, a->span, "scale_backoff must be above 0 and below 1");
+        break;
+    default: bug("setting %d of what is not finite", key);
+    }
 }
 
 /* ---- names --------------------------------------------------------------------------------- */

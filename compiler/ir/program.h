@@ -142,6 +142,15 @@ typedef struct {        /* parameters that are updated with numbers of their own
     Span span;
 } UpdateGroup;
 
+typedef struct {        /* updates that are not finite, and the loss scale of fp16; 0 = default */
+    const char *policy; /* "stop", "skip" */
+    int64_t max_skips;
+    bool scale_set;
+    double scale; /* at the start; 0 = none, where it is set */
+    int64_t interval;
+    double growth, backoff;
+} NonfiniteSettings;
+
 typedef struct {
     bool present; /* a train block exists */
     DataSource data;
@@ -168,10 +177,11 @@ typedef struct {
     Graph *rate; /* FORMULA: over ARG 0, updates applied so far, and ARG 1, those of the run */
     const char *rate_text; /* as written */
     Span rate_span;
-    double clip;              /* global norm; 0 = none (no clip code) */
-    double clip_value;        /* of each element after that; 0 = none, the same */
-    double ema;               /* decay of the average of weights; 0 = none */
-    VEC(UpdateGroup) updates; /* numbered from 1 */
+    double clip;       /* global norm; 0 = none (no clip code) */
+    double clip_value; /* of each element after that; 0 = none, the same */
+    double ema;        /* decay of the average of weights; 0 = none */
+    NonfiniteSettings nonfinite;
+    VEC(UpdateGroup) updates;                         /* numbered from 1 */
     int64_t steps, eval_every, save_every, log_every; /* in updates */
     uint64_t seed;                                    /* of weights, order and draws */
     int64_t keep;                                     /* checkpoints kept */

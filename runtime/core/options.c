@@ -63,7 +63,11 @@ static const RtOption fixed_rows[] = {
 { "loss-scale",   RT_OPT_REAL, AT(loss_scale),         TRAIN,      0,        0x1p120,  "X",
   "factor of the loss at the start, so that gradients fit fp16; 0 = none", true },
 { "scale-interval", RT_OPT_INT, AT(scale_interval),    TRAIN,      1,        NO_LIMIT, "N",
-  "finite updates until the loss scale doubles", true },
+  "finite updates until the loss scale grows", true },
+{ "scale-growth", RT_OPT_REAL, AT(scale_growth),       TRAIN,      1,        0x1p20,   "X",
+  "factor of the loss scale then; 1 = it does not grow", true },
+{ "scale-backoff", RT_OPT_REAL, AT(scale_backoff),     TRAIN,      0x1p-20,  0x1.fffffep-1, "X",
+  "factor of the loss scale after an update that is not finite", true },
 { "nonfinite",    RT_OPT_TEXT, AT(nonfinite),          TRAIN,      0,        0,        "HOW",
   "an update that is not finite: stop the run, or skip it", true },
 { "max-skips",    RT_OPT_INT,  AT(max_skips),          TRAIN,      1,        NO_LIMIT, "N",
@@ -209,7 +213,7 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return false;
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
-    if (strcmp(name, "loss-scale") == 0 || strcmp(name, "scale-interval") == 0)
+    if (strcmp(name, "loss-scale") == 0 || strncmp(name, "scale-", 6) == 0)
         return m->compute == RT_F16;
     return true;
 }
@@ -424,6 +428,19 @@ static void option_set(const RtModel *m, RtOptions *o, int index, const char *te
 
 /* ---- the command line ----------------------------------------------------------------------- */
 
+/* The constants of PyTorch's GradScaler, and the train block's. */
+static void default_nonfinite(const RtModel *m, RtOptions *o)
+{
+    const RtTrain *t = &m->train;
+    const bool half = m->compute == RT_F16;
+    o->nonfinite = t->nonfinite ? t->nonfinite : half ? "skip" : "stop";
+    o->max_skips = t->max_skips > 0 ? t->max_skips : 20;
+    o->loss_scale = !half || t->loss_scale < 0 ? 0 : t->loss_scale > 0 ? t->loss_scale : 0x1p16;
+    o->scale_interval = t->scale_interval > 0 ? t->scale_interval : 2000;
+    o->scale_growth = t->scale_growth > 0 ? t->scale_growth : 2;
+    o->scale_backoff = t->scale_backoff > 0 ? t->scale_backoff : 0.5;
+}
+
 static RtOptions options_default(const RtModel *m, const char *program)
 {
     RtOptions o = { .program = program,
@@ -433,12 +450,9 @@ static RtOptions options_default(const RtModel *m, const char *program)
                     .replay = "none",
                     .tokens = 200,
                     .temperature = 1,
-                    .loss_scale = m->compute == RT_F16 ? 0x1p16 : 0,
-                    .scale_interval = 2000,
-                    .nonfinite = m->compute == RT_F16 ? "skip" : "stop",
-                    .max_skips = 20,
                     .started = rt_now() };
     RtTrain *t = &o.train;
+    default_nonfinite(m, &o);
     t->accumulate = t->accumulate > 0 ? t->accumulate : 1;
     t->keep = t->keep >= 2 ? t->keep : 2;
     for (int i = 0; i < m->n_dims; i++)

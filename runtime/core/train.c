@@ -189,12 +189,12 @@ static void print_compute(const Train *t)
     if (t->m->compute != RT_BF16) {
         printf("in fp32, unpacked block by block\n");
         if (t->o->loss_scale > 0)
-            printf(
-                "scale    of the loss: from %.0f; %lld finite updates double it, one that is not "
-                "%s\n",
-                t->o->loss_scale, (long long)t->o->scale_interval,
-                strcmp(t->o->nonfinite, "skip") == 0 ? "halves it and is skipped"
-                                                     : "stops the run");
+            printf("scale    of the loss: from %.0f, times %g after %lld finite updates; one that "
+                   "is not %s\n",
+                   t->o->loss_scale, t->o->scale_growth, (long long)t->o->scale_interval,
+                   strcmp(t->o->nonfinite, "skip") == 0 ? rt_keep(
+                       rt_printf("multiplies it by %g and is skipped", t->o->scale_backoff))
+                                                        : "stops the run");
         else
             printf("scale    none: small gradients may be 0 in fp16\n");
         return;

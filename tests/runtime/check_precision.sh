@@ -43,7 +43,7 @@ for kind in bf16 fp16; do
         ./$kind --out $kind.two --resume $kind.one/step-00000050 --steps 60 > two.out
     same "$kind-resume-is-exact" $kind.one/step-00000060 $kind.two/step-00000060
 done
-says loss-scale "scale    of the loss: from 65536; 2000 finite updates double it" ./fp16 --dry-run --out none
+says loss-scale "scale    of the loss: from 65536, times 2 after 2000 finite updates; one that is not multiplies it by 0.5 and is skipped" ./fp16 --dry-run --out none
 says no-loss-scale "scale    none: small gradients may be 0 in fp16" ./fp16 --loss-scale 0 --dry-run --out none
 says loss-scale-stop "one that is not stops the run" ./fp16 --nonfinite stop --dry-run --out none
 says loss-scale-help "--loss-scale X" ./fp16 --help

@@ -9,6 +9,8 @@ static void start(double scale, int64_t interval, const char *nonfinite, int64_t
 {
     opt = (RtOptions){ .train.batch = 4,
                        .scale_interval = interval,
+                       .scale_growth = 2,
+                       .scale_backoff = 0.5,
                        .nonfinite = nonfinite,
                        .max_skips = max_skips };
     state = (RtState){ .opt = &opt, .scale = scale };
