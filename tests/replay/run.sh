@@ -111,3 +111,97 @@ if [ -x forward ]; then
     says skip-replay 0 $? skip.again 'replay   skip.run/crash: step ' 'number 77 of the training data' \
         'the gradient is that of the run, bit for bit'
 fi
+
+# ---- such an update reaches nothing ---------------------------------------------------------------
+
+# tensors FILE: the bytes of a safetensors file behind its header
+tensors() { tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1" | cksum; }
+# alike NAME DIR DIR: the same parameters, optimizer state and average of the weights
+alike() {
+    local f
+    for f in model optimizer ema; do
+        [ -s "$2/$f.safetensors" ] && [ "$(tensors "$2/$f.safetensors")" = "$(tensors "$3/$f.safetensors")" ] ||
+            { bad "$1" "$f of $2 and $3 differ"; return; }
+    done
+    ok "$1"
+}
+# column KEY DIR: that value of all updates of a run
+column() { sed -n "s|.*\"$1\": *\([-0-9.e+a-z]*\).*|\1|p" "$2/metrics.jsonl"; }
+
+if build guard 's/wanted = y/wanted = log(y)/; s/adamw(lr: 1e-2)/adamw(lr: linear(1e-2, end: 0))/; s/steps     =/ema = 0.9, nonfinite = skip, &/'; then
+    ./guard --save 1 --keep 100 --out guard.run > guard.log 2>&1
+    says guard 0 $? guard.log 'step 10 is skipped'
+    alike skipped guard.run/step-00000009 guard.run/step-00000010
+    [ "$(tensors guard.run/step-00000010/model.safetensors)" != "$(tensors guard.run/step-00000011/model.safetensors)" ] ||
+        bad skipped "step 11 changes nothing"
+    ./guard --nonfinite stop --out stop.run > stop.log 2>&1
+    says guard-stop 1 $? stop.log 'step 10: the loss is inf'
+    alike stopped guard.run/step-00000009 stop.run/crash/step-00000009
+    # 40 updates, of which some are skipped: the rate goes by those that were applied
+    column lr guard.run | awk '{ want = 0.01 * (1 - (NR > 10 ? NR - 2 : NR - 1) / 40); far = ($1 - want)^2 > 1e-18 && NR < 22
+        if (far) { print "update " NR ": " $1 ", wanted " want; exit 1 } }' > rate.log && ok skipped-rate || bad skipped-rate "$(cat rate.log)"
+    ./guard --resume guard.run/step-00000010 --out from.run > from.log 2>&1
+    cmp -s guard.run/step-00000040/model.safetensors from.run/step-00000040/model.safetensors && ok skipped-resume ||
+        bad skipped-resume "$(tail -n 1 from.log)"
+fi
+
+# The first applied update of Adam is as long as the rate, however many were skipped before it.
+if build first '' --precision=fp16; then
+    ./first --loss-scale 1e12 --save 1 --keep 100 --eval 0 --steps 60 --weight-decay 0 --out first.run > first.log 2>&1
+    n=$(column skipped first.run | awk '$1 < NR { print NR - 1; exit }')
+    before=first.run/step-$(printf %08d "$n")/model.safetensors after=first.run/step-$(printf %08d $((n + 1)))/model.safetensors
+    if [ "${n:-0}" -lt 5 ]; then bad first-update "only $n updates were skipped"
+    elif ! command -v python3 > /dev/null; then echo "skip replay/first-update: no python3"
+    elif python3 "$here/moved.py" 0.01 "$before" "$after" > first.said 2>&1; then ok first-update
+    else bad first-update "$(tail -n 1 first.said)"; fi
+fi
+
+# Clipping sees gradients without the scale: any power of two gives the same bytes.
+if build clip 's/    steps  /    clip = 0.1\n&/' --precision=fp16 && build clip32 's/    steps  /    clip = 0.1\n&/'; then
+    ./clip --loss-scale 256 --out clip.1 > clip.log 2>&1 && ./clip --loss-scale 16384 --out clip.2 > clip.log 2>&1 &&
+        ./clip32 --out clip.32 > clip.log 2>&1 || bad clip "$(tail -n 1 clip.log)"
+    [ "$(tensors clip.1/step-00000040/model.safetensors)" = "$(tensors clip.2/step-00000040/model.safetensors)" ] &&
+        [ "$(tensors clip.1/step-00000040/optimizer.safetensors)" = "$(tensors clip.2/step-00000040/optimizer.safetensors)" ] &&
+        [ "$(column skipped clip.2 | tail -n 1)" = 0 ] && ok clip-any-scale || bad clip-any-scale "they differ"
+    paste -d' ' <(column grad_norm clip.2) <(column grad_norm clip.32) | awk 'NR <= 20 && ($1 - $2)^2 > 4e-4 * $2^2 { print; exit 1 } $2 > 0.1 { n++ } END { exit n < 10 }' > norm.log &&
+        ok clip-norm-of-fp32 || bad clip-norm-of-fp32 "norm $(cat norm.log)"
+fi
+
+# ---- the settings of the train block ---------------------------------------------------------------
+
+if build keys 's/    steps  /    max_skips = 7, loss_scale = 1024, scale_interval = 3, scale_growth = 4, scale_backoff = 0.25, nonfinite = stop\n&/' --precision=fp16; then
+    ./keys --dry-run > keys.log 2>&1
+    says keys 0 $? keys.log 'scale    of the loss: from 1024, times 4 after 3 finite updates; one that is not stops the run'
+    ./keys --out keys.run --steps 7 > keys.log 2>&1
+    [ "$(column loss_scale keys.run | tr '\n' ' ')" = "1024 1024 1024 4096 4096 4096 16384 " ] && ok keys-growth || bad keys-growth "$(column loss_scale keys.run | tr '\n' ' ')"
+    ./keys --out back.run --loss-scale 1e12 --nonfinite skip --steps 4 > keys.log 2>&1
+    [ "$(column loss_scale back.run | head -n 3 | tr '\n' ' ')" = "1e+12 2.5e+11 6.25e+10 " ] && ok keys-backoff || bad keys-backoff "$(column loss_scale back.run | tr '\n' ' ')"
+    awk -F, -v OFS=, '{ $2 = "1e38" } { print }' faults.csv > large.csv
+    ./keys --max-skips 2 --data large.csv --nonfinite skip --scale-growth 1 --scale-backoff 0.001 --loss-scale 8 --out none > keys.log 2>&1
+    says keys-stop 1 $? keys.log '1 updates in a row were skipped before it at loss scale 1, and --max-skips is 2'
+    ./keys --scale-backoff 1 > keys.log 2>&1
+    says keys-range 2 $? keys.log '--scale-backoff 1: wants a number from '
+    sed '/^ *max_skips/d' keys.model > unset.model
+    "$GRADCC" -w --precision=fp16 -D loss_scale=0 unset.model -o unset && ./unset --dry-run > keys.log 2>&1
+    says keys-none 0 $? keys.log 'scale    none: small gradients may be 0 in fp16'
+fi
+
+# ---- ragged labels, in micro-steps ----------------------------------------------------------------
+
+awk 'BEGIN { srand(9); for (i = 0; i < 48; i++) { for (k = 0; k < 6; k++) printf "%d,", rand() * 11
+    for (k = 0; k < 6; k++) printf "%d%s", i % 4 == 0 ? -100 : rand() < i % 5 / 5 ? -100 : int(rand() * 11), k < 5 ? "," : "\n" } }' > tags.csv
+if ! command -v python3 > /dev/null; then echo "skip replay/ragged: no python3"; else
+    for precision in fp32 bf16 fp16; do
+        "$GRADCC" -w --precision=$precision "$here/tags.model" -o tags >&2 || { bad ragged "does not compile"; break; }
+        for n in 1 2 3 8 24; do
+            ./tags --accumulate $n --out tags.$precision.$n > tags.log 2>&1 || bad ragged "$(tail -n 1 tags.log)"
+        done
+        for n in 2 3 8 24; do         # after one step of momentum the state is the gradient
+            far=$(python3 "$here/../train/far.py" 1e-5 tags.$precision.1/step-00000001/optimizer.safetensors tags.$precision.$n/step-00000001/optimizer.safetensors) &&
+                awk "BEGIN { a = $(column train/loss tags.$precision.1); b = $(column train/loss tags.$precision.$n); exit !((a - b)^2 < 1e-12 * a * a) }" ||
+                { bad ragged-$precision-$n "$far"; continue; }
+            echo "$precision in $n: $far" >&2
+            ok ragged-$precision-$n
+        done
+    done
+fi

@@ -1,4 +1,4 @@
-"""far.py LIMIT A B: how far two fp64 safetensors files are from each other, which is the largest
+"""far.py LIMIT A B: how far two safetensors files are from each other, which is the largest
 |a - b| / |a| (Euclidean norms of a whole tensor), and its tensor. Exit code 3 unless below LIMIT."""
 import array
 import json
@@ -11,9 +11,8 @@ def tensors(path):
     n = 8 + int.from_bytes(data[:8], 'little')
     for name, t in sorted(json.loads(data[8:n]).items()):
         if name != '__metadata__':
-            assert t['dtype'] == 'F64', f'{name} is {t["dtype"]}'
             begin, end = t['data_offsets']
-            yield name, array.array('d', data[n + begin:n + end])
+            yield name, array.array({'F64': 'd', 'F32': 'f'}[t['dtype']], data[n + begin:n + end])
 
 
 a, b = (dict(tensors(path)) for path in sys.argv[2:])
