@@ -179,6 +179,8 @@ size_t rt_params_bytes(const RtModel *m);   /* of the parameters as they are kep
 /* Where those without an fp32 master are, by their numbers in the flat buffer; NULL: none are. They
    lie behind the others in one block that begins at p. */
 uint16_t *rt_params_halves(const RtModel *m, void *p);
+/* Where element i of the parameters is, and in what: RT_F32, RT_F64 or RT_BF16. */
+void *rt_param_place(const RtModel *m, void *p, ptrdiff_t i, RtType *type);
 ptrdiff_t rt_params_wide(const RtModel *m);    /* elements before them, in real type */
 size_t rt_params_copy_bytes(const RtModel *m); /* of the compute copy in 16 bits; 0 = none */
 void rt_params_copy(RtRun *run);               /* p16 from p; the optimizer keeps it so */

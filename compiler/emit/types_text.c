@@ -81,6 +81,14 @@ static bool is_rounded(const Table *t, const Node *n)
     return n->op == OP_BF16 || n->op == OP_F16 || (passed && is_rounded(t, passed));
 }
 
+/* A parameter without an fp32 master, or a repetition of one: not rounded, but so from the start. */
+static bool is_half(const Table *t, const Node *n)
+{
+    while (map_get(t->given, n))
+        n = map_get(t->given, n);
+    return n->op == OP_PARAM && t->e->p->params.at[n->attr.index].half;
+}
+
 /* A rounding of what attention has rounded as it wrote it. */
 static bool is_handed(const Node *n)
 {
@@ -101,6 +109,8 @@ static const char *kept_in(const Table *t, const Node *n)
             return "fp64";
         if (sink && sink->kind == SINK_GRAD)
             return t->real;
+        if (is_half(t, n))
+            return type_word(narrow);
         if (n->op == OP_COPY16 && (narrow == DT_BF16 || narrow == DT_F16))
             return type_word(narrow);
         if (b)
@@ -142,6 +152,8 @@ static const char *computed_in(const Table *t, const Node *n)
     case POLICY_CAST:
         if (n->op == OP_CAST)
             return emit_format(t->e, "%s to %s", operand, type_word(n->type->dtype));
+        if (n->op == OP_COPY16 && is_half(t, n->in[0]))
+            return "-";
         return emit_format(t->e, "%s to %s", operand,
                            n->op == OP_F16    ? "fp16"
                            : n->op == OP_BF16 ? "bf16"
@@ -287,7 +299,13 @@ void emit_types(Text *out, KernelProgram *kp)
     const Routine *const all[] = { kp->train, kp->eval, kp->count, kp->output };
     const bool narrow = p->narrow == DT_BF16 || p->narrow == DT_F16;
     const char *real = type_word(p->real);
-    text_add(out, "types of %s: parameters, gradients and the optimizer in %s", p->name, real);
+    if (program_has_halves(p))
+        text_add(out,
+                 "types of %s: weights of products in %s alone, other parameters, gradients and\n"
+                 "the optimizer in %s",
+                 p->name, type_word(p->narrow), real);
+    else
+        text_add(out, "types of %s: parameters, gradients and the optimizer in %s", p->name, real);
     text_add(out, narrow ? ", compute type %s\n" : "\n", type_word(p->narrow));
     text_put(out,
              "memory: the type of its place; - where only registers hold it, in the type it is\n"

@@ -158,17 +158,16 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const CkTensor *)a)->name, ((const CkTensor *)b)->name);
 }
 
-/* Where element i of the parameters is, and in what; p: of them all, or NULL. */
+/* t is the parameter that begins with element i; p: of them all, or NULL. */
 static void place_param(CkTensor *t, const RtModel *m, void *p, ptrdiff_t i)
 {
-    const bool half = i >= rt_params_wide(m);
-    if (half) {
-        t->dtype = "BF16";
-        t->bytes = t->bytes / sizeof(float) * sizeof(uint16_t);
-    }
+    RtType type;
     if (p)
-        t->at = half ? (char *)(rt_params_halves(m, p) + i)
-                     : (char *)p + (size_t)i * rt_real_bytes(m);
+        t->at = rt_param_place(m, p, i, &type);
+    if (i < rt_params_wide(m))
+        return;
+    t->dtype = "BF16";
+    t->bytes = t->bytes / sizeof(float) * sizeof(uint16_t);
 }
 
 /* All repetitions of all parameters in a flat buffer, named PREFIXpath; false: no memory. */

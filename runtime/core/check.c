@@ -179,6 +179,13 @@ static void tell_loops(RtCheck *c, const RtStepRow *step)
 
 /* ---- what a step read ------------------------------------------------------------------------ */
 
+static Range range_param(const RtCheck *c, const RtParam *q, ptrdiff_t repeat)
+{
+    RtType type;
+    const void *at = rt_param_place(c->run->model, c->run->p, rt_param_at(q, repeat), &type);
+    return range_flat(type, at, rt_param_elems(q));
+}
+
 static void tell_param(RtCheck *c, const RtStepRow *step, const char *path)
 {
     const RtModel *m = c->run->model;
@@ -193,9 +200,7 @@ static void tell_param(RtCheck *c, const RtStepRow *step, const char *path)
             repeat = repeat * q->stack[k].count + c->at[k];
         if (repeat >= rt_param_repeats(q))
             return;
-        const char *at = (const char *)c->run->p
-                         + (size_t)rt_param_at(q, repeat) * rt_real_bytes(m);
-        const Range r = range_flat(m->real, at, rt_param_elems(q));
+        const Range r = range_param(c, q, repeat);
         tell(c, "\n  reads %s: ", rt_param_name(q, repeat, name));
         tell_range(c, &r);
     }
@@ -359,8 +364,7 @@ static void look_at_params(RtCheck *c)
     for (int i = 0; i < m->n_params; i++)
         for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
             const RtParam *q = &m->params[i];
-            const size_t at = (size_t)rt_param_at(q, k) * rt_real_bytes(m);
-            const Range r = range_flat(m->real, (const char *)c->run->p + at, rt_param_elems(q));
+            const Range r = range_param(c, q, k);
             if (r.first < 0)
                 continue;
             tell(c, "parameter %s (%s) is not finite before the step: ", rt_param_name(q, k, name),

@@ -214,6 +214,13 @@ uint16_t *rt_params_halves(const RtModel *m, void *p)
     return m->n_halves > 0 ? (uint16_t *)p + rt_params_wide(m) : NULL;
 }
 
+void *rt_param_place(const RtModel *m, void *p, ptrdiff_t i, RtType *type)
+{
+    const bool half = i >= rt_params_wide(m);
+    *type = half ? RT_BF16 : m->real;
+    return half ? (void *)(rt_params_halves(m, p) + i) : (char *)p + (size_t)i * rt_real_bytes(m);
+}
+
 void rt_params_round(const RtModel *m, const void *x, void *p)
 {
     const ptrdiff_t wide = rt_params_wide(m);

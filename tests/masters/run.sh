@@ -96,3 +96,9 @@ says to-bf16 "note     the checkpoint has 9 tensors in fp32, which become bf16: 
 says to-fp32 "note     the checkpoint has 9 tensors in bf16, which become fp32: results agree to rounding" \
     ./bf16 --data text.txt --resume none.run/step-00000050 --out none
 says generate "The" ./none generate --out none.run --prompt The --tokens 8
+
+# A step that is not finite: the weights that it read are looked at in bf16.
+./none $common --warmup 0 --lr 1e20 --out boom > boom.log 2>&1
+if [ $? = 1 ] && ./none --out boom --replay boom/crash > replay.log 2>&1 &&
+    grep -qE 'reads h.0.attn.c_attn.weight: from -[0-9.]+e\+(19|20) to [0-9.]+e\+(19|20)$' replay.log; then ok replay
+else bad replay "$(tail -n 1 boom.log) $(grep -m1 reads replay.log)"; fi
