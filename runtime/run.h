@@ -213,7 +213,8 @@ typedef void (*RtUpdatePiece)(RtRun *run, RtPiece q, void *p, const void *how);
 void rt_piece_rounded(RtRun *run, const RtStep *s, RtPiece q, RtUpdatePiece update,
                       const void *how);
 /* Elements from..from+n-1 of the flat buffer, rounded to bf16 at random. */
-void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *x, uint16_t *to);
+void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *restrict x,
+                     uint16_t *restrict to);
 double rt_hyper(const RtTrain *t, const char *name); /* 0 = it has no such number */
 const char *rt_optimizer_name(const RtTrain *t);     /* "adamw" */
 double rt_sum_tree(const double *x, int n);          /* in a fixed tree */

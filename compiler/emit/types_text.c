@@ -81,7 +81,7 @@ static bool is_rounded(const Table *t, const Node *n)
     return n->op == OP_BF16 || n->op == OP_F16 || (passed && is_rounded(t, passed));
 }
 
-/* A parameter without an fp32 master, or a repetition of one: not rounded, but so from the start. */
+/* A parameter without an fp32 master, or a repetition of one: 16 bits from the start. */
 static bool is_half(const Table *t, const Node *n)
 {
     while (map_get(t->given, n))

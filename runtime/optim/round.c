@@ -13,37 +13,35 @@
 
 enum { PART = 4096, SHARED = 8 }; /* elements widened at a time; of a block of the generator */
 
-/* Word j of block k at 4 k + j. */
-static void draw(RtKey key, ptrdiff_t first, ptrdiff_t n, uint32_t *restrict word)
+/* 16 bits for each element of n blocks: the halves of its words, the lower one first. */
+static void draw(RtKey key, ptrdiff_t first, ptrdiff_t n, uint16_t *restrict bits)
 {
     const uint64_t stream = rt_stream(0x6d617374657273u, 0); /* "masters" */
 #pragma omp simd
     for (ptrdiff_t k = 0; k < n; k++) {
         const RtBlock b = rt_philox_block(key, stream, 0, (uint64_t)(first + k));
-        word[4 * k] = b.w0;
-        word[4 * k + 1] = b.w1;
-        word[4 * k + 2] = b.w2;
-        word[4 * k + 3] = b.w3;
+        bits[8 * k] = (uint16_t)b.w0;
+        bits[8 * k + 1] = (uint16_t)(b.w0 >> 16);
+        bits[8 * k + 2] = (uint16_t)b.w1;
+        bits[8 * k + 3] = (uint16_t)(b.w1 >> 16);
+        bits[8 * k + 4] = (uint16_t)b.w2;
+        bits[8 * k + 5] = (uint16_t)(b.w2 >> 16);
+        bits[8 * k + 6] = (uint16_t)b.w3;
+        bits[8 * k + 7] = (uint16_t)(b.w3 >> 16);
     }
 }
 
-void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *x, uint16_t *to)
+void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *restrict x,
+                     uint16_t *restrict to)
 {
-    enum { MOST = PART + 2 * SHARED };
-    uint32_t word[MOST / 2];
-    float in[MOST] = { 0 };
-    uint16_t out[MOST];
+    uint16_t bits[PART + 2 * SHARED];
     for (ptrdiff_t done = 0; done < n; done += PART) {
         const ptrdiff_t part = n - done < PART ? n - done : PART, at = from + done;
-        const ptrdiff_t skip = at % SHARED, blocks = (skip + part + SHARED - 1) / SHARED;
-        memcpy(in + skip, x + done, (size_t)part * sizeof *x);
-        draw(key, at / SHARED, blocks, word);
+        const ptrdiff_t skip = at % SHARED;
+        draw(key, at / SHARED, (skip + part + SHARED - 1) / SHARED, bits);
 #pragma omp simd
-        for (ptrdiff_t k = 0; k < blocks * SHARED / 2; k++) {
-            out[2 * k] = rt_to_bf16_random(in[2 * k], word[k]);
-            out[2 * k + 1] = rt_to_bf16_random(in[2 * k + 1], word[k] >> 16);
-        }
-        memcpy(to + done, out + skip, (size_t)part * sizeof *to);
+        for (ptrdiff_t i = 0; i < part; i++)
+            to[done + i] = rt_to_bf16_random(x[done + i], bits[skip + i]);
     }
 }
 
