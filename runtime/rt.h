@@ -261,6 +261,7 @@ typedef struct {                      /* a step of training, for --replay */
 typedef struct RtRun RtRun;
 typedef struct RtStep RtStep;
 typedef struct RtCheck RtCheck; /* core/check.c */
+typedef struct RtRooms RtRooms;
 
 typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
 
@@ -300,6 +301,8 @@ typedef struct {
     void (*output_shape)(const ptrdiff_t *dims, int output, ptrdiff_t *shape);
     void (*map_range)(const ptrdiff_t *dims, int map, ptrdiff_t *lo, ptrdiff_t *hi);
     size_t (*arena_bytes)(const ptrdiff_t *dims, RtEntry entry);
+    /* What its products and attention work in; NULL: it has none. */
+    void (*rooms)(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms);
     void (*step)(RtRun *run, RtStep *s);     /* one update; NULL without a loss */
     void (*evaluate)(RtRun *run, RtStep *s); /* adds sums and counts of one batch */
     void (*forward)(RtRun *run, RtStep *s);  /* fills run->outputs; or NULL */
@@ -425,6 +428,16 @@ void rt_attention_f16(rt_f16 *y, float *lse, const rt_f16 *q, const rt_f16 *k, c
 void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *q, const rt_f16 *k,
                            const rt_f16 *v, const rt_f16 *y, const float *lse, const rt_f16 *d_y,
                            RtAttention a);
+
+/* What products and attention work in besides their operands, asked for before a step: the most of
+   all calls, by kind of room. */
+struct RtRooms {
+    size_t own[2], team[2]; /* of the thread that calls; of every thread */
+};
+/* in, out: types of the operands and of c; .add: c may be added to; .bias: not NULL if there is
+   one; steps do not matter. */
+void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p);
+void rt_room_attention(RtRooms *rooms, RtType type, RtAttention a, bool backward);
 
 /* ---- core ------------------------------------------------------------------------------------ */
 

@@ -49,6 +49,9 @@ void rt_free(void *at);                 /* what the others here allocated */
 double rt_now(void);                    /* seconds, monotonic */
 double rt_memory_free(void);            /* bytes; -1 = unknown */
 double rt_memory_peak(void);            /* of this process; -1 = unknown */
+double rt_memory_held(void);            /* bytes that were asked for and not freed */
+double rt_memory_most(void);            /* the most of these so far */
+double rt_memory_lap(void);             /* the most since this was called before */
 double rt_processor_quota(void);        /* of the container; 0 = none */
 enum { RT_BYTES_TEXT = 32 };
 const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT]); /* "12.5 MiB" */
@@ -156,6 +159,10 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
    n_files files (1 parameters, 2 state too), but they are read and must be whole, and the
    parameters those of the model. */
 const char *rt_checkpoint_find(const char *path, const RtModel *m, int n_files, RtCheckpoint *c);
+/* Bytes that a save works in, taken at once; counters of c do not matter. Saves that follow keep to
+   it. */
+size_t rt_checkpoint_plan(const RtModel *m, const RtStateTensor *state, int n_state,
+                          const RtCheckpoint *c);
 bool rt_checkpoint_exists(const char *dir); /* any, damaged or not */
 /* Removes left-over temporary folders, with a message; not the one that was loaded (or NULL). */
 void rt_checkpoint_clean(const char *dir, const char *loaded);
@@ -187,6 +194,14 @@ void rt_params_copy(RtRun *run);               /* p16 from p; the optimizer keep
 void rt_params_round(const RtModel *m, const void *x, void *p); /* p = flat values in real type */
 const char *rt_products_name(RtProducts products);              /* "native", "unpack", "unset" */
 RtProducts rt_products_by_name(const char *name);               /* NULL or unknown: unset */
+
+/* ---- cpu/rooms.c: what products and attention work in ---------------------------------------- */
+
+enum { RT_ROOM_PACK, RT_ROOM_HALF, RT_ROOM_COUNT }; /* of a thread */
+double rt_rooms_bytes(const RtRooms *need);         /* of all threads */
+/* Allocates them; what is asked for beyond is allocated when it is needed. */
+void rt_rooms_open(const RtRooms *need);
+void rt_rooms_close(void); /* those of all threads */
 
 /* ---- optim/: schedules and updates ----------------------------------------------------------- */
 
@@ -223,6 +238,8 @@ typedef struct RtTensors RtTensors;                  /* optim/tensor.h */
 RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind); /* NULL: it needs none */
 void rt_tensors_free(RtTensors *all);
 int rt_adafactor_states(RtStateTensor state[RT_MAX_STATES]); /* as rt_optim_states */
+/* What the products of an update work in besides the arena. */
+void rt_optim_rooms(const RtModel *m, const RtTrain *t, RtRooms *rooms);
 int rt_muon_states(RtStateTensor state[RT_MAX_STATES]);
 /* Of the arena that the update works in, behind the backward pass. */
 size_t rt_optim_work_bytes(const RtModel *m, const RtTrain *t);
@@ -328,7 +345,13 @@ typedef struct {                 /* means of all slots over a data set or update
 } RtMeans;
 
 typedef struct { /* bytes */
-    double params, copy, gradients, state, average, arena, inputs, outputs, total;
+    double params, copy, gradients, state, average, arena, inputs, outputs;
+    double rooms;  /* what products and attention work in */
+    double tables; /* of the optimizer, and of the run */
+    double saving; /* settings and lists, while a checkpoint is written */
+    double needed; /* all of these */
+    double held;   /* allocated before: settings and data */
+    double total;  /* the most that is allocated at a time, from the start of the program */
 } RtMemory;
 
 struct RtState {
@@ -359,8 +382,8 @@ struct RtState {
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 
-/* Bytes of everything a run allocates at these settings. */
-RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use);
+/* Bytes of everything a run allocates at these settings. data: as open by now, or NULL. */
+RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use);
 /* Buffers for `use`, parameters not set. */
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use);
 void rt_run_free(RtRun *run);
@@ -380,7 +403,8 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
 /* ---- core/memory.c --------------------------------------------------------------------------- */
 
 /* Before a run is created: training prints what it takes; what does not fit ends the program. */
-void rt_memory_check(const RtModel *m, const RtOptions *o, int use);
+void rt_memory_check(const RtModel *m, const RtOptions *o, const RtData *data, int use);
+double rt_memory_planned(void); /* what that said, in all */
 
 /* ---- core/check.c: a step looked at value by value ------------------------------------------- */
 

@@ -7,21 +7,20 @@
 
 #include <string.h>
 
-typedef VEC(const char *) Parts;
+typedef struct { /* fields of a struct under construction; sizes as the scope says */
+    Emitter *e;
+    DimScope *dims;
+    VEC(const char *) text;
+} Fields;
 
-static void add(KernelWriter *w, Parts *parts, const char *text)
+static void add_field(Fields *f, const char *name, const char *value)
 {
-    vec_push(w->e->cx->scratch, parts, text);
+    vec_push(f->e->cx->scratch, &f->text, emit_format(f->e, ".%s = %s", name, value));
 }
 
-static void add_field(KernelWriter *w, Parts *parts, const char *name, const char *value)
+static void add_size(Fields *f, const char *name, const Dim *d)
 {
-    add(w, parts, emit_format(w->e, ".%s = %s", name, value));
-}
-
-static void add_size(KernelWriter *w, Parts *parts, const char *name, const Dim *d)
-{
-    add_field(w, parts, name, dim_c(&w->dims, d));
+    add_field(f, name, dim_c(f->dims, d));
 }
 
 /* The argument for a flag of the call, true and false included. */
@@ -31,54 +30,60 @@ static const char *flag_value(KernelWriter *w, AddKind kind)
     return flag ? flag : kind == ADD_ALWAYS ? "true" : "false";
 }
 
-static const char *braces(KernelWriter *w, const Dim *const *d, int n)
+static void add_sizes(Fields *f, const char *name, const Dim *const *d, int n)
 {
-    Text t = text_new(w->e->cx->scratch);
+    Text t = text_new(f->e->cx->scratch);
     for (int i = 0; i < n; i++)
-        text_add(&t, "%s%s", i ? ", " : "{ ", dim_c(&w->dims, d[i]));
+        text_add(&t, "%s%s", i ? ", " : "{ ", dim_c(f->dims, d[i]));
     text_put(&t, " }");
-    return t.at;
+    add_field(f, name, t.at);
 }
 
-static void write_struct(KernelWriter *w, const char *type, const char *name, const Parts *parts)
+static void write_struct(KernelWriter *w, const char *type, const char *name, const Fields *f)
 {
-    emit_call(&w->body, INDENT, emit_format(w->e, "const %s %s = { ", type, name), parts->at,
-              parts->len, " };\n");
+    emit_call(&w->body, INDENT, emit_format(w->e, "const %s %s = { ", type, name), f->text.at,
+              f->text.len, " };\n");
 }
 
 static bool is_narrow(DType t) { return t == DT_BF16 || t == DT_F16; }
 
 /* ---- products -------------------------------------------------------------------------------- */
 
+static void add_matmul(Fields *f, const Matmul *x)
+{
+    add_size(f, "m", x->m);
+    add_size(f, "n", x->n);
+    add_size(f, "k", x->k);
+    if (x->ta)
+        add_field(f, "ta", "true");
+    if (x->tb)
+        add_field(f, "tb", "true");
+    if (x->lda && !dim_same(x->lda, x->ta ? x->m : x->k))
+        add_size(f, "lda", x->lda);
+    if (x->ldb && !dim_same(x->ldb, x->tb ? x->k : x->n))
+        add_size(f, "ldb", x->ldb);
+    if (x->ldc && !dim_same(x->ldc, x->n))
+        add_size(f, "ldc", x->ldc);
+    if (x->n_batch > 0)
+        add_sizes(f, "batch", x->batch, x->n_batch);
+}
+
 static void write_matmul(KernelWriter *w)
 {
     const Matmul *x = &w->k->matmul;
-    Parts parts = { 0 };
+    Fields f = { .e = w->e, .dims = &w->dims };
     const char *name = names_take(w->e, w->names, "shape");
-    add_size(w, &parts, "m", x->m);
-    add_size(w, &parts, "n", x->n);
-    add_size(w, &parts, "k", x->k);
-    if (x->ta)
-        add_field(w, &parts, "ta", "true");
-    if (x->tb)
-        add_field(w, &parts, "tb", "true");
-    if (x->lda && !dim_same(x->lda, x->ta ? x->m : x->k))
-        add_size(w, &parts, "lda", x->lda);
-    if (x->ldb && !dim_same(x->ldb, x->tb ? x->k : x->n))
-        add_size(w, &parts, "ldb", x->ldb);
-    if (x->ldc && !dim_same(x->ldc, x->n))
-        add_size(w, &parts, "ldc", x->ldc);
+    add_matmul(&f, x);
     if (x->n_batch > 0) {
-        add_field(w, &parts, "batch", braces(w, x->batch, x->n_batch));
-        add_field(w, &parts, "step_a", braces(w, x->step_a, x->n_batch));
-        add_field(w, &parts, "step_b", braces(w, x->step_b, x->n_batch));
-        add_field(w, &parts, "step_c", braces(w, x->step_c, x->n_batch));
+        add_sizes(&f, "step_a", x->step_a, x->n_batch);
+        add_sizes(&f, "step_b", x->step_b, x->n_batch);
+        add_sizes(&f, "step_c", x->step_c, x->n_batch);
     }
     if (x->bias)
-        add_field(w, &parts, "bias", w->arg[3]);
+        add_field(&f, "bias", w->arg[3]);
     if (x->add != ADD_NEVER)
-        add_field(w, &parts, "add", flag_value(w, x->add));
-    write_struct(w, "RtMatmul", name, &parts);
+        add_field(&f, "add", flag_value(w, x->add));
+    write_struct(w, "RtMatmul", name, &f);
     const KernelArg *arg = w->k->args.at;
     const bool narrow = is_narrow(arg[1].dtype);
     text_add(&w->body, "    rt_matmul_%s%s%s(%s, %s, %s, %s);\n", dtype_name(arg[1].dtype),
@@ -88,10 +93,20 @@ static void write_matmul(KernelWriter *w)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-static void add_heads(KernelWriter *w, Parts *parts, const char *name, const HeadSteps *h)
+static void add_heads(Fields *f, const char *name, const HeadSteps *h)
 {
     if (h->b || h->h || h->t)
-        add_field(w, parts, name, braces(w, (const Dim *[]){ h->b, h->h, h->t }, 3));
+        add_sizes(f, name, (const Dim *[]){ h->b, h->h, h->t }, 3);
+}
+
+static void add_attention(Fields *f, const Attention *x)
+{
+    add_size(f, "B", x->B);
+    add_size(f, "H", x->H);
+    add_size(f, "T", x->T);
+    add_size(f, "S", x->S);
+    add_size(f, "D", x->D);
+    add_size(f, "E", x->E);
 }
 
 static void write_attention(KernelWriter *w)
@@ -99,37 +114,74 @@ static void write_attention(KernelWriter *w)
     const Attention *x = &w->k->attention;
     const bool grad = w->k->kind == KERNEL_ATTENTION_GRAD;
     const char *name = names_take(w->e, w->names, "shape");
-    Parts parts = { 0 };
-    add_size(w, &parts, "B", x->B);
-    add_size(w, &parts, "H", x->H);
-    add_size(w, &parts, "T", x->T);
-    add_size(w, &parts, "S", x->S);
-    add_size(w, &parts, "D", x->D);
-    add_size(w, &parts, "E", x->E);
-    add_field(w, &parts, "scale",
+    Fields f = { .e = w->e, .dims = &w->dims };
+    add_attention(&f, x);
+    add_field(&f, "scale",
               x->scale > 0 || x->scale < 0
                   ? emit_number(w->e, x->scale)
                   : emit_format(w->e, "1 / sqrt((double)%s)", dim_c_divisor(&w->dims, x->D)));
-    add_field(w, &parts, "causal", x->causal ? "true" : "false");
-    add_heads(w, &parts, "q", &x->q);
-    add_heads(w, &parts, "k", &x->k);
-    add_heads(w, &parts, "v", &x->v);
-    add_heads(w, &parts, "y", &x->y);
+    add_field(&f, "causal", x->causal ? "true" : "false");
+    add_heads(&f, "q", &x->q);
+    add_heads(&f, "k", &x->k);
+    add_heads(&f, "v", &x->v);
+    add_heads(&f, "y", &x->y);
     if (grad) {
-        add_heads(w, &parts, "d_q", &x->d_q);
-        add_heads(w, &parts, "d_k", &x->d_k);
-        add_heads(w, &parts, "d_v", &x->d_v);
-        add_heads(w, &parts, "d_y", &x->d_y);
+        add_heads(&f, "d_q", &x->d_q);
+        add_heads(&f, "d_k", &x->d_k);
+        add_heads(&f, "d_v", &x->d_v);
+        add_heads(&f, "d_y", &x->d_y);
     }
-    write_struct(w, "RtAttention", name, &parts);
-    Parts args = { 0 };
+    write_struct(w, "RtAttention", name, &f);
+    VEC(const char *) args = { 0 };
     for (int i = 0; i < w->k->args.len; i++)
-        add(w, &args, w->arg[i]);
-    add(w, &args, name);
+        vec_push(w->e->cx->scratch, &args, w->arg[i]);
+    vec_push(w->e->cx->scratch, &args, name);
     emit_call(&w->body, INDENT,
               emit_format(w->e, "rt_attention%s_%s(", grad ? "_grad" : "",
                           dtype_name(w->k->args.at[0].dtype)),
               args.at, args.len, ");\n");
+}
+
+/* ---- what they work in ----------------------------------------------------------------------- */
+
+static const char *rt_type(DType t)
+{
+    return t == DT_F64 ? "RT_F64" : t == DT_BF16 ? "RT_BF16" : t == DT_F16 ? "RT_F16" : "RT_F32";
+}
+
+/* "rt_room_x(rooms, RT_F32, (RtX){ .m = 3 });", in two lines if one is too short. */
+static const char *room_statement(Fields *f, const char *head, const char *type, const char *tail,
+                                  int indent)
+{
+    Emitter *e = f->e;
+    Text t = text_new(e->cx->scratch);
+    emit_call(&t, indent + INDENT, emit_format(e, "(%s){ ", type), f->text.at, f->text.len,
+              emit_format(e, " }%s);\n", tail));
+    const char *fields = t.at + indent + INDENT;
+    if ((size_t)indent + strlen(head) + 1 + strlen(fields) - 1 <= COLUMNS)
+        return emit_format(e, "%*s%s %s", indent, "", head, fields);
+    return emit_format(e, "%*s%s\n%s", indent, "", head, t.at);
+}
+
+const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent)
+{
+    Fields f = { .e = e, .dims = dims };
+    const char *out = rt_type(k->args.at[0].dtype);
+    if (k->kind == KERNEL_MATMUL) {
+        add_matmul(&f, &k->matmul);
+        if (k->matmul.bias)
+            add_field(&f, "bias", "rooms");
+        if (k->matmul.add != ADD_NEVER)
+            add_field(&f, "add", "true");
+        return room_statement(
+            &f, emit_format(e, "rt_room_matmul(rooms, %s, %s,", rt_type(k->args.at[1].dtype), out),
+            "RtMatmul", "", indent);
+    }
+    if (k->kind != KERNEL_ATTENTION && k->kind != KERNEL_ATTENTION_GRAD)
+        return "";
+    add_attention(&f, &k->attention);
+    return room_statement(&f, emit_format(e, "rt_room_attention(rooms, %s,", out), "RtAttention",
+                          k->kind == KERNEL_ATTENTION ? ", false" : ", true", indent);
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */

@@ -248,24 +248,88 @@ static void write_ranges(Emitter *e)
     text_add(e->out, "    switch (map) {\n%s    default:\n        break;\n    }\n}\n\n", t.at);
 }
 
+static const char *const entry_name[] = {
+    "RT_ENTRY_TRAIN",
+    "RT_ENTRY_EVAL",
+    "RT_ENTRY_OUTPUT",
+    "RT_ENTRY_COUNT",
+};
+
 static void write_arena(Emitter *e)
 {
     const Routine *const routine[] = { e->kp->train, e->kp->eval, e->kp->output, e->kp->count };
-    static const char *const entry[] = {
-        "RT_ENTRY_TRAIN",
-        "RT_ENTRY_EVAL",
-        "RT_ENTRY_OUTPUT",
-        "RT_ENTRY_COUNT",
-    };
     Text t = text_new(e->cx->scratch);
     for (int i = 0; i < 4; i++)
         if (routine[i] && routine_has_arena(routine[i]))
-            text_add(&t, "    if (entry == %s)\n        return %s(n).%s;\n", entry[i],
+            text_add(&t, "    if (entry == %s)\n        return %s(n).%s;\n", entry_name[i],
                      routine_plan_function(e, routine[i]),
                      i == 2 && routine_is_part(e, routine[i]) ? "outputs" : "bytes");
     open_function(e, "static size_t %s_arena_bytes(const ptrdiff_t *dims, RtEntry entry)\n{\n",
                   t.len > 0);
     text_add(e->out, "%s%s    return 0;\n}\n\n", t.len ? "" : "    RT_UNUSED(entry);\n", t.at);
+}
+
+/* Statements for the calls among steps, each once. */
+static void collect_rooms(Emitter *e, DimScope *s, const Steps *steps, Map *seen, int indent,
+                          Text *t)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *step = steps->at[i];
+        collect_rooms(e, s, &step->body, seen, indent, t);
+        const char *text = intern(e->cx,
+                                  step->kernel ? c_call_room(e, s, step->kernel, indent) : "");
+        if (text[0] && !map_get(seen, text))
+            text_put(t, text);
+        map_set(seen, text, (void *)(uintptr_t)text);
+    }
+}
+
+/* What a part is like that comes last: less than the others. */
+static void write_last_parts(Emitter *e, DimScope *s, Text *t)
+{
+    for (int i = 0; i < dims_count(e->p->dims); i++) {
+        const Symbol *part = dims_at(e->p->dims, i);
+        if (part->kind == SYM_PART)
+            text_add(t, "        n = %s(n, %s);\n", c_part_function(e, part),
+                     dim_c(s, dim_sub(e->p->dims, dim_parts(e->p->dims, part), dim_one(e))));
+    }
+}
+
+static bool write_rooms(Emitter *e)
+{
+    const Routine *const routine[] = { e->kp->train, e->kp->eval, e->kp->output, e->kp->count };
+    DimScope s = dim_scope(e, "n.");
+    Text body = text_new(e->cx->scratch), last = text_new(e->cx->scratch);
+    write_last_parts(e, &s, &last);
+    const int indent = last.len ? 2 * INDENT : INDENT;
+    for (int i = 0; i < 4; i++) {
+        Text calls = text_new(e->cx->scratch);
+        if (routine[i])
+            collect_rooms(e, &s, &routine[i]->steps, map_new(e->cx->scratch), indent + INDENT,
+                          &calls);
+        if (calls.len)
+            text_add(&body, "%*sif (entry == %s) {\n%s%*s}\n", indent, "", entry_name[i], calls.at,
+                     indent, "");
+    }
+    if (body.len == 0)
+        return false;
+    text_add(
+        e->out,
+        "/* What products and attention work in, besides the arena: asked for before a step. */\n"
+        "static void %s_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)\n{\n",
+        e->model);
+    if (any_used(&s))
+        text_add(e->out, "    %sDims n = %s_dims(dims);\n", last.len ? "" : "const ", e->model);
+    else
+        text_put(e->out, "    RT_UNUSED(dims);\n");
+    if (last.len)
+        text_add(e->out,
+                 "    for (int part = 0; part < 2; part++) { /* the first, the last */\n"
+                 "%s%s    }\n}\n\n",
+                 body.at, last.at);
+    else
+        text_add(e->out, "%s}\n\n", body.at);
+    return true;
 }
 
 /* ---- formulas of numbers: metrics, rates --------------------------------------------------- */
@@ -421,7 +485,7 @@ static void write_train(Emitter *e)
     text_add(o, "        .where = %s,\n    },\n", where(e, t->span));
 }
 
-static void write_model(Emitter *e, int n_dims, bool check, bool steps)
+static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps)
 {
     const Source *s = source_of(e->cx, e->p->file);
     const Program *p = e->p;
@@ -472,6 +536,8 @@ static void write_model(Emitter *e, int n_dims, bool check, bool steps)
     if (p->train.data.maps.len)
         text_add(o, "    .map_range = %s_map_range,\n", m);
     text_add(o, "    .arena_bytes = %s_arena_bytes,\n", m);
+    if (rooms)
+        text_add(o, "    .rooms = %s_rooms,\n", m);
     if (e->kp->train)
         text_add(o, "    .step = %s_step,\n", m);
     if (e->kp->eval)
@@ -498,9 +564,10 @@ void c_table(Emitter *e)
     write_shapes(e, "output", e->p->outputs.len, output_type);
     write_ranges(e);
     write_arena(e);
+    const bool rooms = write_rooms(e);
     write_metric_values(e);
     const bool steps = c_steps(e);
-    write_model(e, n_dims, check, steps);
+    write_model(e, n_dims, check, rooms, steps);
     text_add(e->out,
              "\n#ifndef RT_LIBRARY\nint main(int argc, char **argv)\n{\n"
              "    return rt_main(&%s, argc, argv);\n}\n#endif\n",

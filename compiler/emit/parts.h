@@ -125,7 +125,9 @@ void c_kernel(Emitter *e, Kernel *k);                    /* comment and function
 void c_map(KernelWriter *w);                             /* c_map.c: loops */
 bool c_map_needs_partials(const Kernel *k);              /* sums over rows beside other work */
 void c_call(KernelWriter *w);                            /* c_call.c: runtime calls, scatter */
-const char *c_type(const Emitter *e, DType t);           /* of elements */
+/* The statement that asks what a call works in; "": nothing, it is loops. */
+const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent);
+const char *c_type(const Emitter *e, DType t); /* of elements */
 /* The condition under which an addition happens, or NULL where it always or never does. */
 const char *c_flag(KernelWriter *w, AddKind add);
 

@@ -32,7 +32,7 @@ static int write_text(const char *path, const CkText *text)
     return rt_file_finish(fd, rt_write_all(fd, text->at, text->len));
 }
 
-static void metadata_text(CkText *t, const RtModel *m, const RtCheckpoint *c)
+void ck_metadata(CkText *t, const RtModel *m, const RtCheckpoint *c)
 {
     ck_add(t, "{\"format\":\"gradcc\",\"model\":");
     ck_add_string(t, m->name);
@@ -69,6 +69,7 @@ static int save_files(Save *s, const char *tmp)
             return -1;
     }
     s->at = CK_MANIFEST_FILE;
+    ck_reserve(&s->manifest, ck_lengths.manifest);
     if (!manifest_text(&s->manifest, s->m, &s->params, &manifest)) {
         errno = ENOMEM;
         return -1;
@@ -164,7 +165,12 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
 {
     Save s = { .dir = dir, .m = m, .c = c };
     int failed = -1;
-    metadata_text(&s.metadata, m, c);
+    if (ck_room_open()) {
+        ck_reserve(&s.metadata, ck_lengths.metadata);
+        ck_metadata(&s.metadata, m, c);
+    } else {
+        s.metadata.failed = true;
+    }
     if (rt_io.mkdir(dir, 0777) && errno != EEXIST)
         rt_warn("%s: no checkpoint was saved: the directory cannot be made: %s; training goes on",
                 dir, strerror(errno));
@@ -174,12 +180,13 @@ int rt_checkpoint_save(const char *dir, const RtModel *m, const void *p, const R
         rt_warn("%s: no checkpoint was saved: out of memory; training goes on", dir);
     else if (save_has_room(dir, st_size(&s.params) + st_size(&s.state) + st_size(&s.average)))
         failed = save_run(&s);
+    ck_free(s.manifest.at);
+    ck_list_free(&s.average);
+    ck_list_free(&s.state);
+    ck_list_free(&s.params);
+    ck_free(s.metadata.at);
+    ck_room_close();
     if (!failed)
         save_retain(dir, c->step, keep);
-    ck_list_free(&s.params);
-    ck_list_free(&s.state);
-    ck_list_free(&s.average);
-    rt_free(s.metadata.at);
-    rt_free(s.manifest.at);
     return failed;
 }

@@ -19,6 +19,7 @@ typedef struct {
 
 __attribute__((format(printf, 2, 3))) void ck_add(CkText *t, const char *fmt, ...);
 void ck_add_string(CkText *t, const char *s); /* as a JSON string */
+void ck_reserve(CkText *t, size_t bytes);     /* of an empty one, its NUL included; 0: none */
 
 typedef struct {
     char text[CK_TEXT];
@@ -43,6 +44,10 @@ typedef struct {
     CkTensor *tensor;
     ptrdiff_t n;
 } CkList; /* sorted by name */
+
+/* ---- checkpoint.c ---------------------------------------------------------------------------- */
+
+void ck_metadata(CkText *t, const RtModel *m, const RtCheckpoint *c); /* of a file's header */
 
 /* ---- directory.c ----------------------------------------------------------------------------- */
 
@@ -78,6 +83,23 @@ bool ck_list_state(CkList *list, const RtModel *m, const RtStateTensor *state, i
 bool ck_list_average(CkList *list, const RtModel *m, const RtStateTensor *state, int n_state);
 void ck_list_free(CkList *list);
 
+/* ---- room.c ---------------------------------------------------------------------------------- */
+
+enum { CK_ROOM_LEAST = 1 << 16 }; /* also covers what a save takes besides */
+
+typedef struct { /* bytes of the longest texts, with their NUL; 0: not known */
+    size_t metadata, header, manifest;
+} CkLengths;
+extern CkLengths ck_lengths;
+
+/* As rt_mem.alloc and free; between open and close out of one block, if rt_checkpoint_plan said how
+   large. */
+void *ck_alloc(size_t bytes);
+void ck_free(void *at);
+bool ck_room_open(void);           /* false: no memory */
+void ck_room_expect(size_t bytes); /* that looking through a checkpoint took: it will be read */
+void ck_room_close(void);
+
 /* ---- safetensors.c --------------------------------------------------------------------------- */
 
 typedef struct { /* a tensor that a file has */
@@ -101,6 +123,7 @@ typedef struct {
 } StFile;
 
 /* Writes the tensors; hash: 32 hex digits of XXH3-128 over the file. 0, or -1 with errno. */
+void st_header(CkText *t, const CkList *list, const char *metadata); /* its JSON */
 int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
              char hash[CK_HASH_TEXT]);
 uint64_t st_size(const CkList *list); /* bytes of data, for the check of disk space */

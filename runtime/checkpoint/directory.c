@@ -187,7 +187,7 @@ static bool list_add(CkList *list, const RtModel *m, const char *prefix, RtState
             t->bytes = real;
             for (int k = 0; k < t->rank; k++)
                 t->bytes *= (size_t)t->shape[k];
-            t->name = rt_mem.alloc(strlen(prefix) + strlen(name) + 1);
+            t->name = ck_alloc(strlen(prefix) + strlen(name) + 1);
             if (!t->name)
                 return false;
             list->n++;
@@ -203,8 +203,8 @@ static bool list_add(CkList *list, const RtModel *m, const char *prefix, RtState
 void ck_list_free(CkList *list)
 {
     for (ptrdiff_t i = 0; i < list->n; i++)
-        rt_free(list->tensor[i].name);
-    rt_free(list->tensor);
+        ck_free(list->tensor[i].name);
+    ck_free(list->tensor);
     *list = (CkList){ 0 };
 }
 
@@ -215,7 +215,7 @@ static bool list_begin(CkList *list, const RtModel *m, int n)
     for (int i = 0; i < m->n_params; i++)
         one += rt_param_repeats(&m->params[i]);
     *list = (CkList){ .n = 0 };
-    list->tensor = rt_mem.alloc((size_t)(one * n) * sizeof *list->tensor + 1);
+    list->tensor = ck_alloc((size_t)(one * n) * sizeof *list->tensor + 1);
     return list->tensor;
 }
 

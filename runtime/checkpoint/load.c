@@ -81,7 +81,9 @@ static int have_by_name(const void *a, const void *b)
 static int64_t match_file(StFile *f, const CkList *want, Differences kinds[3])
 {
     int64_t converted = 0;
-    StTensor **have = rt_alloc((size_t)f->n * sizeof *have + 1, "the tensors of a checkpoint");
+    StTensor **have = ck_alloc((size_t)f->n * sizeof *have + 1);
+    if (!have)
+        rt_fail(RT_EXIT_FAIL, "out of memory: the tensors of a checkpoint");
     for (ptrdiff_t i = 0; i < f->n; i++)
         have[i] = &f->tensor[i];
     qsort(have, (size_t)f->n, sizeof *have, have_by_name);
@@ -109,7 +111,7 @@ static int64_t match_file(StFile *f, const CkList *want, Differences kinds[3])
         i += order <= 0;
         j += order >= 0;
     }
-    rt_free(have);
+    ck_free(have);
     return converted;
 }
 
@@ -294,11 +296,19 @@ const char *rt_checkpoint_load(const char *path, const RtModel *m, void *p, RtSt
                                int n_state, RtCheckpoint *c)
 {
     const Wanted w = { m, p, state, state ? n_state : 0, 0 };
-    return load_newest(path, &w, c);
+    if (!ck_room_open())
+        rt_fail(RT_EXIT_FAIL, "out of memory: the lists of a checkpoint");
+    const char *dir = load_newest(path, &w, c);
+    ck_room_close();
+    return dir;
 }
 
 const char *rt_checkpoint_find(const char *path, const RtModel *m, int n_files, RtCheckpoint *c)
 {
     const Wanted w = { .m = m, .n_files = n_files };
-    return load_newest(path, &w, c);
+    const double before = rt_memory_held();
+    rt_memory_lap();
+    const char *dir = load_newest(path, &w, c);
+    ck_room_expect((size_t)(rt_memory_lap() - before));
+    return dir;
 }

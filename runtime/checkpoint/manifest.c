@@ -14,19 +14,27 @@ enum { FORMAT_VERSION = 1, MANIFEST_MAX = 256 << 20, READ_BYTES = 1 << 16 };
 
 /* ---- texts that may fail --------------------------------------------------------------------- */
 
+static bool text_grow(CkText *t, size_t cap)
+{
+    char *at = ck_alloc(cap);
+    if (at && t->len)
+        memcpy(at, t->at, t->len);
+    ck_free(t->at);
+    *t = (CkText){ .at = at, .len = at ? t->len : 0, .cap = at ? cap : 0, .failed = !at };
+    return at;
+}
+
 static bool text_reserve(CkText *t, size_t more)
 {
     if (t->failed)
         return false;
-    if (t->len + more + 1 <= t->cap)
-        return true;
-    const size_t cap = (t->len + more + 1) * 2;
-    char *at = rt_mem.alloc(cap);
-    if (at && t->len)
-        memcpy(at, t->at, t->len);
-    rt_free(t->at);
-    *t = (CkText){ .at = at, .len = at ? t->len : 0, .cap = at ? cap : 0, .failed = !at };
-    return at;
+    return t->len + more + 1 <= t->cap || text_grow(t, (t->len + more + 1) * 2);
+}
+
+void ck_reserve(CkText *t, size_t bytes)
+{
+    if (bytes > 0)
+        (void)text_grow(t, bytes);
 }
 
 void ck_add(CkText *t, const char *fmt, ...)
@@ -81,7 +89,7 @@ bool ck_read(const char *path, size_t limit, CkText *text, CkProblem *problem)
         ck_wrong(problem, "%s: %s", path, text->failed ? "out of memory" : "too large");
     else
         return true;
-    rt_free(text->at);
+    ck_free(text->at);
     *text = (CkText){ 0 };
     return false;
 }
@@ -276,7 +284,7 @@ bool manifest_read(const char *path, CkManifest *manifest, CkProblem *problem)
                            : ck_wrong(problem, "%s:%d:%d: %s", path, error.line, error.column,
                                       error.text);
     json_decref(root);
-    rt_free(text.at);
+    ck_free(text.at);
     return good;
 }
 

@@ -18,6 +18,7 @@ enum {
     DEPTH_MAX = 8,
     COMMAS_MAX = 4000000, /* bounds the memory of the parsed header */
     CHUNK_BYTES = 4 << 20,
+    PIECE_BYTES = 1 << 16, /* of what is converted, or skipped */
 };
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -30,7 +31,7 @@ uint64_t st_size(const CkList *list)
     return bytes;
 }
 
-static void header_text(CkText *t, const CkList *list, const char *metadata)
+void st_header(CkText *t, const CkList *list, const char *metadata)
 {
     uint64_t at = 0;
     ck_add(t, "{\"__metadata__\":%s", metadata);
@@ -77,7 +78,8 @@ int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
     XXH3_state_t state;
     XXH3_128bits_reset(&state);
     CkText header = { 0 };
-    header_text(&header, list, metadata);
+    ck_reserve(&header, ck_lengths.header);
+    st_header(&header, list, metadata);
     int failed = header.failed ? -1 : 0;
     if (failed)
         errno = ENOMEM;
@@ -87,7 +89,7 @@ int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
     for (ptrdiff_t i = 0; i < list->n && !failed; i++)
         failed = write_hashed(fd, &state, list->tensor[i].at, list->tensor[i].bytes);
     const int error = errno;
-    rt_free(header.at);
+    ck_free(header.at);
     errno = error;
     *bytes = 8 + n + st_size(list);
     hash_text(&state, hash);
@@ -260,7 +262,7 @@ static bool header_parse(StFile *f, const char *text, size_t n, CkProblem *probl
     if (!json_is_object(root))
         return ck_wrong(problem, "%s: the header is no JSON object: %s", f->path,
                         root ? "" : error.text);
-    f->tensor = rt_mem.alloc(json_object_size(root) * sizeof *f->tensor + 1);
+    f->tensor = ck_alloc(json_object_size(root) * sizeof *f->tensor + 1);
     if (!f->tensor)
         return ck_wrong(problem, "%s: out of memory: %zu tensors", f->path, json_object_size(root));
     const char *name;
@@ -313,13 +315,13 @@ static bool header_read(StFile *f, CkProblem *problem)
     if (8 + n > f->bytes)
         return ck_wrong(problem, "%s: the header of %llu bytes is longer than the file of %llu",
                         f->path, (unsigned long long)n, (unsigned long long)f->bytes);
-    char *text = rt_mem.alloc((size_t)n + 1);
+    char *text = ck_alloc((size_t)n + 1);
     if (!text)
         return ck_wrong(problem, "%s: out of memory: a header of %llu bytes", f->path,
                         (unsigned long long)n);
     const bool good = read_hashed(f, text, n, 8, problem)
                       && header_parse(f, text, (size_t)n, problem);
-    rt_free(text);
+    ck_free(text);
     return good;
 }
 
@@ -328,7 +330,7 @@ bool st_open(StFile *f, const char *path, CkProblem *problem)
     struct stat st;
     *f = (StFile){ .path = path,
                    .fd = rt_open(path, O_RDONLY, 0),
-                   .hash = rt_mem.alloc(sizeof(XXH3_state_t)) };
+                   .hash = ck_alloc(sizeof(XXH3_state_t)) };
     if (!f->hash)
         return ck_wrong(problem, "%s: out of memory", path);
     if (f->fd < 0 || fstat(f->fd, &st) != 0)
@@ -356,8 +358,8 @@ static void convert(const StTensor *t, const void *from, uint64_t at, uint64_t n
 
 bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
 {
-    char *chunk = rt_mem.alloc(CHUNK_BYTES);
-    bool good = chunk || ck_wrong(problem, "%s: out of memory", f->path);
+    char chunk[PIECE_BYTES] __attribute__((aligned(RT_ALIGN)));
+    bool good = true;
     const uint64_t data = f->n > 0 ? f->bytes - f->tensor[f->n - 1].end : f->bytes;
     for (ptrdiff_t i = 0; i < f->n && good; i++) {
         const StTensor *t = &f->tensor[i];
@@ -365,14 +367,13 @@ bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
             good = read_hashed(f, t->to, t->end - t->begin, data + t->begin, problem);
             continue;
         }
-        for (uint64_t at = t->begin; at < t->end && good; at += CHUNK_BYTES) {
-            const uint64_t part = t->end - at < CHUNK_BYTES ? t->end - at : CHUNK_BYTES;
+        for (uint64_t at = t->begin; at < t->end && good; at += PIECE_BYTES) {
+            const uint64_t part = t->end - at < PIECE_BYTES ? t->end - at : PIECE_BYTES;
             good = read_hashed(f, chunk, part, data + at, problem);
             if (good && t->to)
                 convert(t, chunk, at - t->begin, part);
         }
     }
-    rt_free(chunk);
     hash_text(f->hash, hash);
     return good;
 }
@@ -382,7 +383,7 @@ void st_close(StFile *f)
     if (f->fd >= 0)
         (void)rt_io.close(f->fd);
     json_decref(f->json);
-    rt_free(f->tensor);
-    rt_free(f->hash);
+    ck_free(f->tensor);
+    ck_free(f->hash);
     *f = (StFile){ .fd = -1 };
 }

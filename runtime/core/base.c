@@ -33,9 +33,29 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
+/* What lies in front of what a caller gets. */
+typedef struct {
+    void *raw;
+    size_t bytes; /* that were asked for */
+} Block;
+
+static struct {
+    size_t held, most, lap; /* bytes that were asked for and not freed; the most, of a lap too */
+} memory;
+
+static void memory_count(size_t more, size_t less)
+{
+#pragma omp critical(rt_memory)
+    {
+        memory.held += more - less;
+        memory.most = memory.held > memory.most ? memory.held : memory.most;
+        memory.lap = memory.held > memory.lap ? memory.held : memory.lap;
+    }
+}
+
 static void *plain_alloc(size_t bytes)
 {
-    const size_t extra = RT_ALIGN + sizeof(void *);
+    const size_t extra = RT_ALIGN + sizeof(Block);
     if (bytes > SIZE_MAX - extra)
         return NULL;
     char *raw = calloc(1, bytes + extra);
@@ -43,7 +63,9 @@ static void *plain_alloc(size_t bytes)
         return NULL;
     const uintptr_t at = ((uintptr_t)raw + extra - 1) & ~(uintptr_t)(RT_ALIGN - 1);
     char *const base = raw + (at - (uintptr_t)raw);
-    memcpy(base - sizeof(void *), &raw, sizeof(void *));
+    const Block block = { raw, bytes };
+    memcpy(base - sizeof block, &block, sizeof block);
+    memory_count(bytes, 0);
 #ifdef MADV_HUGEPAGE
     const uintptr_t from = (at + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
     const uintptr_t to = (at + bytes) & ~(uintptr_t)(HUGE_PAGE - 1);
@@ -57,9 +79,10 @@ static void plain_free(void *at)
 {
     if (!at)
         return;
-    void *raw;
-    memcpy(&raw, (char *)at - sizeof(void *), sizeof(void *));
-    free(raw);
+    Block block;
+    memcpy(&block, (char *)at - sizeof block, sizeof block);
+    memory_count(0, block.bytes);
+    free(block.raw);
 }
 
 static int plain_open(const char *path, int flags, int mode) { return open(path, flags, mode); }
@@ -364,6 +387,17 @@ double rt_memory_free(void)
             room = left;
     }
     return room;
+}
+
+double rt_memory_held(void) { return (double)memory.held; }
+
+double rt_memory_most(void) { return (double)memory.most; }
+
+double rt_memory_lap(void)
+{
+    const double most = (double)memory.lap;
+    memory.lap = memory.held;
+    return most;
 }
 
 double rt_memory_peak(void)

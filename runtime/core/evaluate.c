@@ -17,7 +17,7 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
     if (rt_run_validates(m, o, data, &left) == 0)
         rt_fail(RT_EXIT_FAIL, "there are no validation data\nhint: give --val-data FILE, or "
                               "--split 0.9");
-    rt_memory_check(m, o, RT_USE_EVAL);
+    rt_memory_check(m, o, data, RT_USE_EVAL);
     RtRun *run = rt_run_create(m, o, data, RT_USE_EVAL);
     (void)rt_run_load(run, dir, false, &c);
     const double start = rt_now();

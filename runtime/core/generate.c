@@ -215,7 +215,7 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     const char *dir = rt_config_load(m, o, &c);
     if (m->compute == RT_BF16)
         (void)rt_products_choose(c.products);
-    rt_memory_check(m, o, RT_USE_OUTPUT);
+    rt_memory_check(m, o, NULL, RT_USE_OUTPUT);
     RtRun *run = rt_run_create(m, o, NULL, RT_USE_OUTPUT);
     (void)rt_run_load(run, dir, false, &c);
     RtData *data = rt_data_open_vocab(m, &o->train, c.vocab);

@@ -312,7 +312,7 @@ int rt_do_replay(const RtModel *m, RtOptions *o)
            capsule.dir, (long long)capsule.step, m->name, (long long)o->train.batch, capsule.scale,
            (long long)o->threads, o->threads == 1 ? "" : "s");
     warn_changes(m, o, &capsule, &c, data);
-    rt_memory_check(m, o, RT_USE_TRAIN);
+    rt_memory_check(m, o, data, RT_USE_TRAIN);
     RtRun *run = rt_run_create(m, o, data, RT_USE_TRAIN);
     (void)rt_run_load(run, capsule.checkpoint, true, &c);
     const int code = report(run, &capsule);

@@ -58,6 +58,19 @@ static ptrdiff_t row_count(const RtModel *m, const RtOptions *o, int use)
     return rows;
 }
 
+/* Samples that go through the model at a time. */
+static ptrdiff_t batch_size(const RtOptions *o)
+{
+    return (ptrdiff_t)(o->train.batch / o->train.accumulate);
+}
+
+static size_t sums_bytes(int n) { return (size_t)(n + 1) * sizeof(double); }
+
+static RtStateTensor average_tensor(void *at)
+{
+    return (RtStateTensor){ .name = "ema", .at = at, .file = "ema" };
+}
+
 static size_t state_bytes(const RtModel *m, const RtStateTensor *state)
 {
     const ptrdiff_t n = state->shape ? rt_state_elems(m, state->shape) : m->n_elems;
@@ -67,28 +80,140 @@ static size_t state_bytes(const RtModel *m, const RtStateTensor *state)
 /* Of the average as the parameters are kept, where that is not as it is kept itself. */
 static size_t other_bytes(const RtModel *m) { return m->n_halves > 0 ? rt_params_bytes(m) : 0; }
 
-RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, int use)
+/* ---- sizes of a validation ------------------------------------------------------------------- */
+
+/* The dim that sets the length of a window, or -1: the only one the map ranges depend on. */
+static int window_dim(const RtModel *m, const ptrdiff_t *dims)
 {
-    RtMemory at = { 0 };
+    int found = -1;
+    for (int d = 0; d < m->n_dims; d++) {
+        ptrdiff_t other[RT_MAX_DIMS];
+        memcpy(other, dims, sizeof other);
+        other[d]++;
+        bool differs = false;
+        for (int i = 0; i < m->train.n_maps; i++) {
+            ptrdiff_t lo, hi, lo2, hi2;
+            m->map_range(dims, i, &lo, &hi);
+            m->map_range(other, i, &lo2, &hi2);
+            differs = differs || lo != lo2 || hi != hi2;
+        }
+        if (differs && found >= 0)
+            return -1;
+        if (differs)
+            found = d;
+    }
+    return found;
+}
+
+/* The dims for one window of this length; false: the model takes none. */
+static bool tail_dims(const RtModel *m, ptrdiff_t tail, ptrdiff_t *dims)
+{
+    const int window = tail > 0 ? window_dim(m, dims) : -1;
+    if (window < 0)
+        return false;
+    for (int i = 0; i < m->n_dims; i++)
+        if (m->dims[i].batch)
+            dims[i] = 1;
+    dims[window] = tail;
+    return !m->check_dims || !m->check_dims(dims);
+}
+
+/* ---- what a run allocates -------------------------------------------------------------------- */
+
+/* What products and attention work in at all sizes that a run comes to: the last batch of a
+   validation is smaller, and so are the last windows of files. */
+static RtRooms room_sizes(const RtModel *m, const RtOptions *o, const RtData *data, int use)
+{
+    RtRooms rooms = { { 0 }, { 0 } };
+    if (use & RT_USE_TRAIN)
+        rt_optim_rooms(m, &o->train, &rooms);
+    if (!m->rooms)
+        return rooms;
+    if (use & RT_USE_TRAIN)
+        m->rooms(o->dims, RT_ENTRY_TRAIN, &rooms);
+    if (use & (RT_USE_TRAIN | RT_USE_EVAL))
+        m->rooms(o->dims, RT_ENTRY_COUNT, &rooms);
+    if (use & RT_USE_OUTPUT)
+        m->rooms(o->dims, RT_ENTRY_OUTPUT, &rooms);
+    if (!(use & RT_USE_EVAL))
+        return rooms;
+    ptrdiff_t dims[RT_MAX_DIMS];
+    const int64_t n = data ? rt_data_samples(data, RT_SPLIT_VAL) : 0, most = batch_size(o);
+    memcpy(dims, o->dims, sizeof dims);
+    m->rooms(dims, RT_ENTRY_EVAL, &rooms);
+    for (int i = 0; i < m->n_dims; i++)
+        if (m->dims[i].batch && n % most)
+            dims[i] = (ptrdiff_t)(n % most);
+    m->rooms(dims, RT_ENTRY_EVAL, &rooms);
+    for (int i = 0; data && i < rt_data_tails(data, RT_SPLIT_VAL); i++) {
+        memcpy(dims, o->dims, sizeof dims);
+        if (tail_dims(m, rt_data_tail(data, RT_SPLIT_VAL, i), dims))
+            m->rooms(dims, RT_ENTRY_EVAL, &rooms);
+    }
+    return rooms;
+}
+
+/* Settings and lists of a save. */
+static double saving_bytes(const RtModel *m, const RtOptions *o, const RtData *data,
+                           const RtStateTensor *state, int n_state)
+{
+    const double before = rt_memory_held();
+    char *config = rt_config_text(m, o);
+    const double settings = rt_memory_held() - before;
+    const RtCheckpoint c = { .config = config, .vocab = data ? rt_data_vocab(data) : NULL };
+    const double bytes = settings + (double)rt_checkpoint_plan(m, state, n_state, &c);
+    rt_free(config);
+    return bytes;
+}
+
+/* Bytes of the tables of an optimizer: they are made, and freed. */
+static double table_bytes(const RtModel *m, const RtOptions *o)
+{
+    const double before = rt_memory_held();
+    int n;
+    RtPiece *pieces = rt_optim_pieces(m, &n);
+    RtTensors *tensors = rt_tensors_new(m, o->train.optimizer);
+    const double bytes = rt_memory_held() - before + (double)sums_bytes(n);
+    rt_tensors_free(tensors);
+    rt_free(pieces);
+    return bytes;
+}
+
+static void training_memory(const RtModel *m, const RtOptions *o, const RtData *data, RtMemory *at)
+{
     const double flat = (double)m->n_elems * (double)rt_real_bytes(m);
+    RtStateTensor states[RT_MAX_STATES + 1];
+    int n = rt_optim_states(&o->train, states);
+    at->gradients = flat;
+    for (int i = 0; i < n; i++)
+        at->state += (double)state_bytes(m, &states[i]);
+    if (o->train.ema > 0) {
+        at->average = flat + (double)other_bytes(m);
+        states[n++] = average_tensor(NULL);
+    }
+    at->tables += table_bytes(m, o);
+    if (o->train.out && strcmp(o->train.out, "none") != 0)
+        at->saving = saving_bytes(m, o, data, states, n);
+}
+
+RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use)
+{
+    RtMemory at = { .held = rt_memory_held(), .tables = sizeof(RtRun) + sizeof(RtState) };
     at.params = (double)rt_params_bytes(m);
     at.copy = (double)rt_params_copy_bytes(m);
-    if (use & RT_USE_TRAIN) {
-        at.gradients = flat;
-        RtStateTensor states[RT_MAX_STATES];
-        const int n = rt_optim_states(&o->train, states);
-        for (int i = 0; i < n; i++)
-            at.state += (double)state_bytes(m, &states[i]);
-        at.average = o->train.ema > 0 ? flat + (double)other_bytes(m) : 0;
-    }
+    if (use & RT_USE_TRAIN)
+        training_memory(m, o, data, &at);
     at.arena = (double)arena_bytes(m, o, use);
+    const RtRooms rooms = room_sizes(m, o, data, use);
+    at.rooms = rt_rooms_bytes(&rooms);
     for (int i = 0; i < m->n_inputs; i++)
         at.inputs += (double)row_count(m, o, use) * (double)input_row(m, o->dims, i)
                      * (double)input_bytes(m, i);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         at.outputs += (double)output_bytes(m, o->dims, i);
-    at.total = at.params + at.copy + at.gradients + at.state + at.average + at.arena + at.inputs
-               + at.outputs;
+    at.needed = at.params + at.copy + at.gradients + at.state + at.average + at.arena + at.inputs
+                + at.outputs + at.rooms + at.tables + at.saving;
+    at.total = at.needed + at.held > rt_memory_most() ? at.needed + at.held : rt_memory_most();
     return at;
 }
 
@@ -120,8 +245,7 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
             state->other = rt_alloc(other_bytes(m), "the average of the weights in 16 bits");
         state->pieces = rt_optim_pieces(m, &state->n_pieces);
         state->tensors = rt_tensors_new(m, o->train.optimizer);
-        state->piece_sums = rt_alloc((size_t)(state->n_pieces + 1) * sizeof(double),
-                                     "the sums of the norm");
+        state->piece_sums = rt_alloc(sums_bytes(state->n_pieces), "the sums of the norm");
     }
     run->arena = rt_alloc(arena_bytes(m, o, use), "the arena (activations)");
     state->row_cap = row_count(m, o, use);
@@ -135,6 +259,8 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         run->outputs[i] = rt_alloc(output_bytes(m, o->dims, i), m->outputs[i].name);
     run->micro_steps = (int)o->train.accumulate;
+    const RtRooms rooms = room_sizes(m, o, data, use);
+    rt_rooms_open(&rooms);
     return run;
 }
 
@@ -286,42 +412,6 @@ RtMeans rt_run_step(RtRun *run, RtStep *s)
     return means;
 }
 
-/* The dim that sets the length of a window, or -1: the only one the map ranges depend on. */
-static int window_dim(const RtModel *m, const ptrdiff_t *dims)
-{
-    int found = -1;
-    for (int d = 0; d < m->n_dims; d++) {
-        ptrdiff_t other[RT_MAX_DIMS];
-        memcpy(other, dims, sizeof other);
-        other[d]++;
-        bool differs = false;
-        for (int i = 0; i < m->train.n_maps; i++) {
-            ptrdiff_t lo, hi, lo2, hi2;
-            m->map_range(dims, i, &lo, &hi);
-            m->map_range(other, i, &lo2, &hi2);
-            differs = differs || lo != lo2 || hi != hi2;
-        }
-        if (differs && found >= 0)
-            return -1;
-        if (differs)
-            found = d;
-    }
-    return found;
-}
-
-/* The dims for one window of this length; false: the model takes none. */
-static bool tail_dims(const RtModel *m, ptrdiff_t tail, ptrdiff_t *dims)
-{
-    const int window = tail > 0 ? window_dim(m, dims) : -1;
-    if (window < 0)
-        return false;
-    for (int i = 0; i < m->n_dims; i++)
-        if (m->dims[i].batch)
-            dims[i] = 1;
-    dims[window] = tail;
-    return !m->check_dims || !m->check_dims(dims);
-}
-
 int64_t rt_run_validates(const RtModel *m, const RtOptions *o, const RtData *data, int64_t *left)
 {
     int64_t samples = rt_data_samples(data, RT_SPLIT_VAL);
@@ -358,7 +448,7 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
     RtState *state = run->state;
     const int64_t n = rt_data_samples(state->data, split);
     RtStep s = { .key = { state->opt->train.seed, UINT32_MAX }, .finite = true, .factor = 1 };
-    const ptrdiff_t most = (ptrdiff_t)(state->opt->train.batch / state->opt->train.accumulate);
+    const ptrdiff_t most = batch_size(state->opt);
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     for (int i = 0; i < run->model->n_inputs; i++)
         run->inputs[i] = state->rows[i];
@@ -390,7 +480,7 @@ static int state_tensors(const RtState *state, RtStateTensor tensor[RT_MAX_STATE
     memcpy(tensor, state->states, sizeof state->states);
     if (!state->ema)
         return state->n_states;
-    tensor[state->n_states] = (RtStateTensor){ .name = "ema", .at = state->ema, .file = "ema" };
+    tensor[state->n_states] = average_tensor(state->ema);
     return state->n_states + 1;
 }
 
@@ -430,6 +520,20 @@ static const char *keep_texts(const char *dir, RtCheckpoint *c)
     return rt_keep((char *)(uintptr_t)dir);
 }
 
+/* Who resumes has the texts: rt_run_find gave them. */
+static const char *drop_texts(const char *dir, const char *path, RtCheckpoint *c)
+{
+    if (!dir)
+        return NULL;
+    rt_free((char *)(uintptr_t)c->vocab);
+    rt_free((char *)(uintptr_t)c->config);
+    c->vocab = c->config = NULL;
+    if (strcmp(dir, path) != 0)
+        return rt_keep((char *)(uintptr_t)dir);
+    rt_free((char *)(uintptr_t)dir);
+    return path;
+}
+
 const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheckpoint *c)
 {
     return keep_texts(rt_checkpoint_find(path, m, n_files, c), c);
@@ -438,12 +542,12 @@ const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheck
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)
 {
     RtState *state = run->state;
-    RtStateTensor tensor[RT_MAX_STATES + 1] = { { .name = "ema", .at = run->p, .file = "ema" } };
+    RtStateTensor tensor[RT_MAX_STATES + 1] = { average_tensor(run->p) };
     const bool average = !with_state && state->opt->average; /* it is read over the parameters */
     const int n = with_state ? state_tensors(state, tensor) : average;
-    const char *dir = keep_texts(
-        rt_checkpoint_load(path, run->model, run->p, with_state || average ? tensor : NULL, n, c),
-        c);
+    const char *dir = rt_checkpoint_load(path, run->model, run->p,
+                                         with_state || average ? tensor : NULL, n, c);
+    dir = with_state ? drop_texts(dir, path, c) : keep_texts(dir, c);
     if (dir && average && !tensor[0].at)
         rt_fail(RT_EXIT_FAIL,
                 "%s: has no average of the weights\nhint: training keeps one with --ema 0.999, or "

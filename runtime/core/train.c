@@ -454,8 +454,13 @@ static void finish(Train *t, const RtMeans *last)
     if (state->empty)
         printf("empty    %lld updates had no element that counts in the loss\n",
                (long long)state->empty);
-    printf("memory   peak %s\n",
-           rt_memory_peak() < 0 ? "unknown" : rt_bytes(rt_memory_peak(), peak));
+    const double most = rt_memory_most(), over = most - rt_memory_planned();
+    printf("memory   peak %s, of it %.0f bytes allocated, ",
+           rt_memory_peak() < 0 ? "unknown" : rt_bytes(rt_memory_peak(), peak), most);
+    if (over > 0 || over < 0)
+        printf("%.0f %s than planned\n", fabs(over), over > 0 ? "more" : "less");
+    else
+        printf("as planned\n");
     if (t->dir && t->saved != state->step)
         rt_fail(RT_EXIT_FAIL,
                 "the last checkpoint could not be written; the newest is of step "
@@ -501,7 +506,7 @@ static void prepare(Train *t)
         o->train.eval_every = 0;
     }
     const int use = RT_USE_TRAIN | (o->train.eval_every > 0 ? RT_USE_EVAL : 0);
-    rt_memory_check(m, o, use);
+    rt_memory_check(m, o, t->data, use);
     if (o->dry_run)
         exit(rt_end(0));
 

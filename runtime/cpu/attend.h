@@ -334,7 +334,7 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < heads * shares; item++) {
         const ptrdiff_t head = item / shares;
-        REAL *room = rt_cpu_room(bytes);
+        REAL *room = rt_cpu_room(RT_ROOM_PACK, bytes);
         const N(Head) h = N(head_open)(a, head, k, v, false, &room);
         N(Forward) w = all;
         w.q += head_at(a, a->q, head);
@@ -391,7 +391,7 @@ static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const 
     for (ptrdiff_t i = 0; i < items; i++) {
         const BackwardItem item = backward_cut(a, threads, i);
         const ptrdiff_t head = item.head;
-        REAL *room = rt_cpu_room(bytes);
+        REAL *room = rt_cpu_room(RT_ROOM_PACK, bytes);
         const N(Head) h = N(head_open)(a, head, k, v, true, &room);
         N(Backward) w = all;
         w.q += head_at(a, a->q, head);

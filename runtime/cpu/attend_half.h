@@ -17,6 +17,13 @@ static RtAttention N(one_head)(const RtAttention *a)
     return one;
 }
 
+/* The room of what is converted, of one head. */
+static size_t N(half_bytes)(const RtAttention *a, bool backward)
+{
+    const ptrdiff_t once = (a->T + a->S) * (a->D + a->E);
+    return (size_t)(backward ? 2 * once + 8 * LANES : once + 4 * LANES) * sizeof(float);
+}
+
 static void N(attend)(SRC *y, float *lse, const SRC *q, const SRC *k, const SRC *v,
                       const RtAttention *a, int threads)
 {
@@ -24,13 +31,13 @@ static void N(attend)(SRC *y, float *lse, const SRC *q, const SRC *k, const SRC 
     const ptrdiff_t heads = a->B * a->H, blocks = ceil_div(a->T, BLOCK);
     const ptrdiff_t shares = forward_shares(a, threads);
     const size_t bytes = R(head_room)(a, false);
-    const ptrdiff_t elems = (a->T + a->S) * (a->D + a->E) + 4 * LANES;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t item = 0; item < heads * shares; item++) {
         const ptrdiff_t head = item / shares;
         const SRC *own_q = q + head_at(a, a->q, head);
         SRC *own_y = y + head_at(a, a->y, head);
-        float *half = rt_cpu_room_half((size_t)elems * sizeof *half), *room = rt_cpu_room(bytes);
+        float *half = rt_cpu_room(RT_ROOM_HALF, N(half_bytes)(a, false));
+        float *room = rt_cpu_room(RT_ROOM_PACK, bytes);
         const float *wide_k = N(rt_widen)(R(take)(&half, a->S * a->D), k + head_at(a, a->k, head),
                                           a->k.t, a->S, a->D);
         const float *wide_v = N(rt_widen)(R(take)(&half, a->S * a->E), v + head_at(a, a->v, head),
@@ -58,9 +65,8 @@ static void N(backward_head)(const N(HalfBackward) * all, const RtAttention *a, 
 {
     const RtAttention one = N(one_head)(a);
     const ptrdiff_t T = a->T, S = a->S, D = a->D, E = a->E, head = item.head;
-    const ptrdiff_t elems = 2 * T * D + 2 * T * E + 2 * S * D + 2 * S * E + 8 * LANES;
-    float *half = rt_cpu_room_half((size_t)elems * sizeof *half);
-    float *room = rt_cpu_room(R(head_room)(a, true));
+    float *half = rt_cpu_room(RT_ROOM_HALF, N(half_bytes)(a, true));
+    float *room = rt_cpu_room(RT_ROOM_PACK, R(head_room)(a, true));
     const float *k = N(rt_widen)(R(take)(&half, S * D), all->k + head_at(a, a->k, head), a->k.t, S,
                                  D);
     const float *v = N(rt_widen)(R(take)(&half, S * E), all->v + head_at(a, a->v, head), a->v.t, S,

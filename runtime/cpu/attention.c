@@ -75,3 +75,16 @@ static BackwardItem backward_cut(const RtAttention *a, int threads, ptrdiff_t it
 #include "cpu/twice.h"
 #define TEMPLATE "cpu/attend_half.h"
 #include "cpu/halves.h"
+
+/* ---- what they work in ----------------------------------------------------------------------- */
+
+void rt_room_attention(RtRooms *rooms, RtType type, RtAttention a, bool backward)
+{
+    if (!attention_complete(&a))
+        return;
+    const bool team = attention_threads(&a) > 1;
+    rt_cpu_room_ask(rooms, RT_ROOM_PACK, team,
+                    type == RT_F64 ? head_room_f64(&a, backward) : head_room_f32(&a, backward));
+    if (type == RT_BF16 || type == RT_F16)
+        rt_cpu_room_ask(rooms, RT_ROOM_HALF, team, half_bytes_bf16(&a, backward));
+}

@@ -61,10 +61,21 @@ void rt_matmul_plain_bf16(float *c, rt_bf16 *half, const rt_bf16 *a, const rt_bf
 void rt_matmul_plain_f16(float *c, rt_f16 *half, const rt_f16 *a, const rt_f16 *b,
                          const RtMatmul *p, int threads);
 
-/* Scratch room of the calling thread, kept between calls; contents are not. Operands that are
-   converted, and sums before they are rounded, have another one. */
-void *rt_cpu_room(size_t bytes);
-void *rt_cpu_room_half(size_t bytes);
+/* What these ask rt_cpu_room for, in every thread; rounded: the result has 16 bits. */
+#define RT_PLAIN_ROOM(sfx)                                                                         \
+    void rt_plain_room_##sfx(RtRooms *need, const RtMatmul *p, bool rounded, int threads);
+RT_PLAIN_ROOM(f32)
+RT_PLAIN_ROOM(f64)
+RT_PLAIN_ROOM(bf16)
+RT_PLAIN_ROOM(f16)
+
+/* ---- rooms.c --------------------------------------------------------------------------------- */
+
+/* Scratch room of the calling thread, kept between calls; contents are not. RT_ROOM_PACK: packed
+   operands; RT_ROOM_HALF: operands that are converted, sums before they are rounded. */
+void *rt_cpu_room(int kind, size_t bytes);
+/* One of the calls to come takes it: in every thread of a team, or in the calling one. */
+void rt_cpu_room_ask(RtRooms *need, int kind, bool team, size_t bytes);
 
 /* ---- matmul_onednn.c ------------------------------------------------------------------------- */
 
@@ -74,6 +85,9 @@ bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatm
 /* type: of c, RT_BF16 or RT_F32 */
 bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a, const rt_bf16 *b,
                            const RtMatmul *p);
+/* Bytes of RT_ROOM_PACK that it works in, for operands of type in and c of type out; false: it is
+   absent or declines the product. */
+bool rt_onednn_room(RtType in, RtType out, const RtMatmul *p, size_t *bytes);
 #else
 static inline bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
 {
@@ -91,6 +105,14 @@ static inline bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a,
     RT_UNUSED(a);
     RT_UNUSED(b);
     RT_UNUSED(p);
+    return false;
+}
+static inline bool rt_onednn_room(RtType in, RtType out, const RtMatmul *p, size_t *bytes)
+{
+    RT_UNUSED(in);
+    RT_UNUSED(out);
+    RT_UNUSED(p);
+    RT_UNUSED(bytes);
     return false;
 }
 #endif

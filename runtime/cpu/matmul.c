@@ -137,3 +137,47 @@ static void matmul_half_bf16(float *c, rt_bf16 *half, const rt_bf16 *a, const rt
 MATMUL_HALF(bf16, rt_bf16)
 #define matmul_half_f16 rt_matmul_plain_f16
 MATMUL_HALF(f16, rt_f16)
+
+/* ---- what they work in ----------------------------------------------------------------------- */
+
+static void plain_room(RtRooms *need, RtType in, RtType out, const RtMatmul *p, int threads)
+{
+    const bool rounded = in == out;
+    if (in == RT_BF16)
+        rt_plain_room_bf16(need, p, rounded, threads);
+    else if (in == RT_F16)
+        rt_plain_room_f16(need, p, rounded, threads);
+    else if (in == RT_F64)
+        rt_plain_room_f64(need, p, rounded, threads);
+    else
+        rt_plain_room_f32(need, p, rounded, threads);
+}
+
+/* One product by one team. */
+static void one_room(RtRooms *need, RtType in, RtType out, const RtMatmul *p, int threads)
+{
+    size_t bytes;
+    const bool library = (in == RT_F32 && matmul_is_onednn(p, threads))
+                         || (in == RT_BF16 && matmul_is_native(p, threads));
+    if (library && rt_onednn_room(in, out, p, &bytes))
+        rt_cpu_room_ask(need, RT_ROOM_PACK, false, bytes);
+    else
+        plain_room(need, in, out, p, threads);
+}
+
+void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p)
+{
+    if (!matmul_complete(&p))
+        return;
+    const int threads = matmul_threads();
+    if (matmul_is_batch_parallel(&p, p.batch[0] * p.batch[1], threads)) {
+        RtRooms each = { { 0 }, { 0 } };
+        plain_room(&each, in, out, &p, 1);
+        for (int kind = 0; kind < RT_ROOM_COUNT; kind++)
+            rt_cpu_room_ask(rooms, kind, true, each.own[kind]);
+        return;
+    }
+    one_room(rooms, in, out, &p, threads);
+    p.add = false; /* the first micro-step replaces */
+    one_room(rooms, in, out, &p, threads);
+}

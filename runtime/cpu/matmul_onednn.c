@@ -74,10 +74,16 @@ static bool matmul_make(dnnl_primitive_desc_t *pd, Desc d[4], bool bias, dnnl_pr
            == dnnl_success;
 }
 
+static size_t scratch_bytes(const_dnnl_primitive_desc_t pd)
+{
+    const_dnnl_memory_desc_t d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return d ? dnnl_memory_desc_get_size(d) : 0;
+}
+
 static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 {
     const_dnnl_memory_desc_t d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    kept->scratch = d ? dnnl_memory_desc_get_size(d) : 0;
+    kept->scratch = scratch_bytes(pd);
     return kept->scratch == 0
            || dnnl_memory_create(&kept->memory[MEM_SCRATCH], d, cache.engine, DNNL_MEMORY_NONE)
                   == dnnl_success;
@@ -114,10 +120,16 @@ static bool matmul_make(dnnl_primitive_desc_t *pd, Desc d[4], bool bias, dnnl_pr
            && dnnl_primitive_desc_create(pd, &op, attr, cache.engine, NULL) == dnnl_success;
 }
 
+static size_t scratch_bytes(const_dnnl_primitive_desc_t pd)
+{
+    const dnnl_memory_desc_t *d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return d ? dnnl_memory_desc_get_size(d) : 0;
+}
+
 static bool scratch_make(Kept *kept, const_dnnl_primitive_desc_t pd)
 {
     const dnnl_memory_desc_t *d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    kept->scratch = d ? dnnl_memory_desc_get_size(d) : 0;
+    kept->scratch = scratch_bytes(pd);
     return kept->scratch == 0
            || dnnl_memory_create(&kept->memory[MEM_SCRATCH], d, cache.engine, DNNL_MEMORY_NONE)
                   == dnnl_success;
@@ -151,27 +163,49 @@ static void kept_free(Kept *kept)
     *kept = (Kept){ .primitive = NULL };
 }
 
+/* The product as oneDNN sees it: how it would be done, and its operands. What is
+   made is freed by plan_free. */
+typedef struct {
+    Desc d[4];
+    dnnl_primitive_attr_t attr;
+    dnnl_primitive_desc_t pd;
+    bool described; /* d is made */
+} Plan;
+
+static bool plan_make(Plan *plan, const Key *q)
+{
+    Desc *d = plan->d;
+    *plan = (Plan){ .attr = NULL };
+    plan->described = desc_make(&d[MEM_A], q->m, q->k, q->ta ? 1 : q->lda, q->ta ? q->lda : 1,
+                                q->in)
+                      && desc_make(&d[MEM_B], q->k, q->n, q->tb ? 1 : q->ldb, q->tb ? q->ldb : 1,
+                                   q->in)
+                      && desc_make(&d[MEM_BIAS], 1, q->n, q->n, 1, dnnl_f32)
+                      && desc_make(&d[MEM_C], q->m, q->n, q->ldc, 1, q->out);
+    return plan->described && attr_make(&plan->attr, q->add)
+           && matmul_make(&plan->pd, d, q->bias, plan->attr);
+}
+
+static void plan_free(Plan *plan)
+{
+    for (int i = 0; i < 4 && plan->described; i++)
+        desc_free(&plan->d[i]);
+    if (plan->pd)
+        dnnl_primitive_desc_destroy(plan->pd);
+    if (plan->attr)
+        dnnl_primitive_attr_destroy(plan->attr);
+}
+
 static void kept_make(Kept *kept, const Key *q)
 {
-    Desc d[4];
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
+    Plan plan;
     *kept = (Kept){ .key = *q };
-    bool good = desc_make(&d[MEM_A], q->m, q->k, q->ta ? 1 : q->lda, q->ta ? q->lda : 1, q->in)
-                && desc_make(&d[MEM_B], q->k, q->n, q->tb ? 1 : q->ldb, q->tb ? q->ldb : 1, q->in)
-                && desc_make(&d[MEM_BIAS], 1, q->n, q->n, 1, dnnl_f32)
-                && desc_make(&d[MEM_C], q->m, q->n, q->ldc, 1, q->out) && attr_make(&attr, q->add)
-                && matmul_make(&pd, d, q->bias, attr);
+    bool good = plan_make(&plan, q);
     for (int i = 0; i < 4 && good; i++)
-        good = memory_make(&kept->memory[i], &d[i]);
-    good = good && scratch_make(kept, pd)
-           && dnnl_primitive_create(&kept->primitive, pd) == dnnl_success;
-    for (int i = 0; i < 4 && good; i++)
-        desc_free(&d[i]);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    if (attr)
-        dnnl_primitive_attr_destroy(attr);
+        good = memory_make(&kept->memory[i], &plan.d[i]);
+    good = good && scratch_make(kept, plan.pd)
+           && dnnl_primitive_create(&kept->primitive, plan.pd) == dnnl_success;
+    plan_free(&plan);
     if (!good) {
         kept_free(kept);
         kept->key = *q;
@@ -200,28 +234,33 @@ static Kept *kept_find(const Key *key)
     return kept;
 }
 
+static Key key_of(const RtMatmul *p, dnnl_data_type_t in, dnnl_data_type_t out)
+{
+    return (Key){ .m = p->m,
+                  .n = p->n,
+                  .k = p->k,
+                  .lda = p->lda,
+                  .ldb = p->ldb,
+                  .ldc = p->ldc,
+                  .ta = p->ta,
+                  .tb = p->tb,
+                  .add = p->add,
+                  .bias = p->bias,
+                  .in = in,
+                  .out = out };
+}
+
 static bool product(void *c, const void *a, const void *b, const RtMatmul *p, dnnl_data_type_t in,
                     dnnl_data_type_t out)
 {
-    const Key key = { .m = p->m,
-                      .n = p->n,
-                      .k = p->k,
-                      .lda = p->lda,
-                      .ldb = p->ldb,
-                      .ldc = p->ldc,
-                      .ta = p->ta,
-                      .tb = p->tb,
-                      .add = p->add,
-                      .bias = p->bias,
-                      .in = in,
-                      .out = out };
+    const Key key = key_of(p, in, out);
     if (!engine_open())
         return false;
     Kept *kept = kept_find(&key);
     if (!kept->primitive)
         return false;
     const void *at[MEM_COUNT] = { a, b, p->bias, c,
-                                  kept->scratch ? rt_cpu_room(kept->scratch) : NULL };
+                                  kept->scratch ? rt_cpu_room(RT_ROOM_PACK, kept->scratch) : NULL };
     static const int names[MEM_COUNT] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS,
                                           DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD };
     dnnl_exec_arg_t args[MEM_COUNT];
@@ -246,4 +285,17 @@ bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a, const rt_bf16
                            const RtMatmul *p)
 {
     return product(c, a, b, p, dnnl_bf16, type == RT_BF16 ? dnnl_bf16 : dnnl_f32);
+}
+
+bool rt_onednn_room(RtType in, RtType out, const RtMatmul *p, size_t *bytes)
+{
+    const Key key = key_of(p, in == RT_BF16 ? dnnl_bf16 : dnnl_f32,
+                           out == RT_BF16 ? dnnl_bf16 : dnnl_f32);
+    Plan plan;
+    if (!engine_open())
+        return false;
+    const bool good = plan_make(&plan, &key);
+    *bytes = good ? scratch_bytes(plan.pd) : 0;
+    plan_free(&plan);
+    return good;
 }

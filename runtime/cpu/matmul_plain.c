@@ -17,33 +17,9 @@ enum {
     ROUND_ELEMS = 256 * 288 /* and all of it */
 };
 
-/* Room of this thread, kept between calls: for packing; for what is converted or rounded. */
-typedef struct {
-    void *at;
-    size_t bytes;
-} Room;
-
-static void *room_of(Room *room, size_t bytes)
+static bool is_small(const RtMatmul *p)
 {
-    if (room->bytes < bytes) {
-        rt_mem.free(room->at);
-        room->bytes = 0;
-        room->at = rt_alloc(bytes, "workspace of products");
-        room->bytes = bytes;
-    }
-    return room->at;
-}
-
-void *rt_cpu_room(size_t bytes)
-{
-    static _Thread_local Room room;
-    return room_of(&room, bytes);
-}
-
-void *rt_cpu_room_half(size_t bytes)
-{
-    static _Thread_local Room room;
-    return room_of(&room, bytes);
+    return p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL;
 }
 
 #define TEMPLATE "cpu/plain.h"

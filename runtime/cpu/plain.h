@@ -150,19 +150,36 @@ static void N(run_blocks)(const N(Part) * w)
 
 /* ---- a thread's part ------------------------------------------------------------------------- */
 
+/* How a part is packed: the near side, of rows where they are the shorter one, in pieces of `side`,
+   `depth` of k at a time; elements of both rooms. */
+typedef struct {
+    bool strips;
+    ptrdiff_t depth, side, near, far;
+} N(Cut);
+
+static N(Cut) N(cut_of)(ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t k)
+{
+    const bool strips = rows <= columns;
+    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP);
+    const ptrdiff_t depth = min_size(k, round_up(ceil_div(k, ceil_div(k, DEPTH)), 8));
+    const ptrdiff_t fits = max_size(1, N(NEAR) / depth / unit) * unit;
+    const ptrdiff_t side = min_size(round_up(strips ? rows : columns, unit), fits);
+    return (N(Cut)){ strips, depth, side, round_up(depth * side, LANES),
+                     depth * max_size(N(STRIP), BLOCK_ROWS) };
+}
+
+static size_t N(cut_bytes)(N(Cut) cut) { return (size_t)(cut.near + cut.far) * sizeof(REAL); }
+
 /* Passes over k outermost; the near side goes in pieces that fit its cache. */
 static void N(run_part)(N(Part) w)
 {
     const ptrdiff_t rows = w.m1 - w.m0, columns = w.n1 - w.n0, all = w.p->k;
-    const bool strips = rows <= columns;
-    const ptrdiff_t unit = strips ? TILE_ROWS : N(STRIP);
+    const N(Cut) cut = N(cut_of)(rows, columns, all);
+    const bool strips = cut.strips;
     const ptrdiff_t from = strips ? w.m0 : w.n0, to = strips ? w.m1 : w.n1;
-    const ptrdiff_t depth = min_size(all, round_up(ceil_div(all, ceil_div(all, DEPTH)), 8));
-    const ptrdiff_t fits = max_size(1, N(NEAR) / depth / unit) * unit;
-    const ptrdiff_t side = min_size(round_up(to - from, unit), fits);
-    const ptrdiff_t far = depth * max_size(N(STRIP), BLOCK_ROWS);
-    w.near = rt_cpu_room((size_t)(round_up(depth * side, LANES) + far) * sizeof(REAL));
-    w.far = w.near + round_up(depth * side, LANES);
+    const ptrdiff_t depth = cut.depth, side = cut.side;
+    w.near = rt_cpu_room(RT_ROOM_PACK, N(cut_bytes)(cut));
+    w.far = w.near + cut.near;
     const bool aliased = w.p->lda * (ptrdiff_t)sizeof(REAL) % 4096 == 0; /* rows in one set */
     const bool as_is = sizeof(SRC) == sizeof(REAL);                      /* nothing to convert */
     w.direct_a = as_is && columns <= 2 * N(STRIP) && (w.p->ta || !aliased);

@@ -65,6 +65,7 @@ static bool measure(int times, double *native, double *unpack)
         }
     }
     rt_free(a);
+    rt_rooms_close();
     return good;
 }
 

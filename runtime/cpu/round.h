@@ -11,17 +11,24 @@ static ptrdiff_t N(block_side)(ptrdiff_t n, ptrdiff_t most, ptrdiff_t unit)
     return min_size(n, round_up(ceil_div(n, ceil_div(n, most)), unit));
 }
 
-/* A part whose result is rounded: by blocks, along the longer side. */
+/* A part whose result is rounded: the blocks it is cut into, along its longer side. */
+static void N(rounded_block)(const N(Part) * w, ptrdiff_t *high, ptrdiff_t *across)
+{
+    const ptrdiff_t rows = w->m1 - w->m0, columns = w->n1 - w->n0;
+    *high = N(block_side)(rows, ROUND_SIDE, TILE_ROWS);
+    *across = N(block_side)(columns, ROUND_SIDE, N(STRIP));
+    if (rows <= columns)
+        *across = N(block_side)(columns, ROUND_ELEMS / *high, N(STRIP));
+    else
+        *high = N(block_side)(rows, ROUND_ELEMS / *across, TILE_ROWS);
+}
+
 static void N(run_rounded)(N(Part) w, SRC *half)
 {
-    const ptrdiff_t rows = w.m1 - w.m0, columns = w.n1 - w.n0, ldc = w.p->ldc;
-    ptrdiff_t high = N(block_side)(rows, ROUND_SIDE, TILE_ROWS);
-    ptrdiff_t across = N(block_side)(columns, ROUND_SIDE, N(STRIP));
-    if (rows <= columns)
-        across = N(block_side)(columns, ROUND_ELEMS / high, N(STRIP));
-    else
-        high = N(block_side)(rows, ROUND_ELEMS / across, TILE_ROWS);
-    float *const sums = rt_cpu_room_half((size_t)(high * across) * sizeof *sums);
+    const ptrdiff_t ldc = w.p->ldc;
+    ptrdiff_t high, across;
+    N(rounded_block)(&w, &high, &across);
+    float *const sums = rt_cpu_room(RT_ROOM_HALF, (size_t)(high * across) * sizeof *sums);
     for (ptrdiff_t i = w.m0; i < w.m1; i += high)
         for (ptrdiff_t j = w.n0; j < w.n1; j += across) {
             RtMatmul p = *w.p;
@@ -40,13 +47,19 @@ static void N(run_rounded)(N(Part) w, SRC *half)
         }
 }
 
+static size_t N(converted_bytes)(const RtMatmul *p, ptrdiff_t size_c)
+{
+    const ptrdiff_t size_a = round_up(p->m * p->k, LANES), size_b = round_up(p->k * p->n, LANES);
+    return (size_t)(size_a + size_b + size_c + LANES) * sizeof(float);
+}
+
 /* A small product: operands are converted whole, and the rest is that of fp32. */
 static void N(run_converted)(float *c, SRC *half, const SRC *a, const SRC *b, const RtMatmul *p)
 {
     RtMatmul q = *p;
     const ptrdiff_t size_a = round_up(p->m * p->k, LANES), size_b = round_up(p->k * p->n, LANES);
     const ptrdiff_t size_c = c ? 0 : p->m * p->n;
-    float *room = rt_cpu_room_half((size_t)(size_a + size_b + size_c + LANES) * sizeof *room);
+    float *room = rt_cpu_room(RT_ROOM_HALF, N(converted_bytes)(p, size_c));
     q.lda = p->ta ? p->m : p->k;
     q.ldb = p->tb ? p->k : p->n;
     N(rt_widen)(room, a, p->lda, p->ta ? p->k : p->m, q.lda);
@@ -61,7 +74,7 @@ static void N(run_converted)(float *c, SRC *half, const SRC *a, const SRC *b, co
 void N(rt_matmul_plain)(float *c, SRC *half, const SRC *a, const SRC *b, const RtMatmul *p,
                         int threads)
 {
-    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL) {
+    if (is_small(p)) {
         N(run_converted)(c, half, a, b, p);
         return;
     }
@@ -74,5 +87,37 @@ void N(rt_matmul_plain)(float *c, SRC *half, const SRC *a, const SRC *b, const R
         N(Part) w = { .p = p, .a = a, .b = b };
         if (N(cut_part)(&w, part, threads))
             N(run_rounded)(w, half);
+    }
+}
+
+/* ---- what they work in ----------------------------------------------------------------------- */
+
+static void N(ask_rounded)(RtRooms *need, const N(Part) * w, bool team)
+{
+    ptrdiff_t high, across;
+    N(rounded_block)(w, &high, &across);
+    const ptrdiff_t rows = w->m1 - w->m0, columns = w->n1 - w->n0;
+    const ptrdiff_t m[2] = { high, rows - (rows - 1) / high * high }; /* of the last block too */
+    const ptrdiff_t n[2] = { across, columns - (columns - 1) / across * across };
+    rt_cpu_room_ask(need, RT_ROOM_HALF, team, (size_t)(high * across) * sizeof(float));
+    for (int i = 0; i < 4; i++)
+        rt_cpu_room_ask(need, RT_ROOM_PACK, team,
+                        N(cut_bytes)(N(cut_of)(m[i / 2], n[i % 2], w->p->k)));
+}
+
+void N(rt_plain_room)(RtRooms *need, const RtMatmul *p, bool rounded, int threads)
+{
+    if (is_small(p))
+        rt_cpu_room_ask(need, RT_ROOM_HALF, false,
+                        N(converted_bytes)(p, rounded ? p->m * p->n : 0));
+    for (int part = 0; part < threads && !is_small(p); part++) {
+        N(Part) w = { .p = p };
+        if (!N(cut_part)(&w, part, threads))
+            continue;
+        if (rounded)
+            N(ask_rounded)(need, &w, threads > 1);
+        else
+            rt_cpu_room_ask(need, RT_ROOM_PACK, threads > 1,
+                            N(cut_bytes)(N(cut_of)(w.m1 - w.m0, w.n1 - w.n0, p->k)));
     }
 }

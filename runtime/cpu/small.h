@@ -40,8 +40,21 @@ static void N(run_small)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *
 
 void N(rt_matmul_plain)(REAL *c, const REAL *a, const REAL *b, const RtMatmul *p, int threads)
 {
-    if (p->k <= SMALL_DEPTH && (double)p->m * (double)p->n * (double)p->k <= RT_MATMUL_SMALL)
+    if (is_small(p))
         N(run_small)(c, a, b, p);
     else
         N(run_product)(c, a, b, p, threads);
+}
+
+void N(rt_plain_room)(RtRooms *need, const RtMatmul *p, bool rounded, int threads)
+{
+    RT_UNUSED(rounded);
+    if (is_small(p))
+        return;
+    for (int part = 0; part < threads; part++) {
+        N(Part) w = { .p = p };
+        if (N(cut_part)(&w, part, threads))
+            rt_cpu_room_ask(need, RT_ROOM_PACK, threads > 1,
+                            N(cut_bytes)(N(cut_of)(w.m1 - w.m0, w.n1 - w.n0, p->k)));
+    }
 }

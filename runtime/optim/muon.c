@@ -34,6 +34,25 @@ typedef struct {
 /* Elements of a buffer of n: the next one is aligned too. */
 static ptrdiff_t room(ptrdiff_t n) { return (n + RT_ALIGN - 1) / RT_ALIGN * RT_ALIGN; }
 
+/* The products of a step for X[R,C]: A = X X' or X' X, A A, and that times X. */
+static RtMatmul muon_square(ptrdiff_t R, ptrdiff_t C)
+{
+    const bool wide = R <= C;
+    const ptrdiff_t k = wide ? R : C;
+    return (RtMatmul){ .m = k, .n = k, .k = wide ? C : R, .ta = !wide, .tb = wide };
+}
+
+static RtMatmul muon_power(ptrdiff_t R, ptrdiff_t C)
+{
+    const ptrdiff_t k = R <= C ? R : C;
+    return (RtMatmul){ .m = k, .n = k, .k = k };
+}
+
+static RtMatmul muon_apply(ptrdiff_t R, ptrdiff_t C)
+{
+    return (RtMatmul){ .m = R, .n = C, .k = R <= C ? R : C };
+}
+
 #define REAL float
 #define N(x) x##_f32
 #include "optim/muon_real.h"
@@ -74,6 +93,18 @@ size_t rt_optim_work_bytes(const RtModel *m, const RtTrain *t)
         most = n > most ? n : most;
     }
     return (size_t)most * rt_real_bytes(m);
+}
+
+void rt_optim_rooms(const RtModel *m, const RtTrain *t, RtRooms *rooms)
+{
+    for (int i = 0; t->optimizer == RT_MUON && i < m->n_params; i++) {
+        const RtParam *q = &m->params[i];
+        const RtMatmul products[] = { muon_square(q->shape[0], q->shape[1]),
+                                      muon_power(q->shape[0], q->shape[1]),
+                                      muon_apply(q->shape[0], q->shape[1]) };
+        for (int k = 0; is_matrix(q) && k < 3; k++)
+            rt_room_matmul(rooms, m->real, m->real, products[k]);
+    }
 }
 
 /* ---- an update ------------------------------------------------------------------------------ */

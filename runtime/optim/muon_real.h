@@ -45,11 +45,10 @@ static REAL *N(orthogonal)(ptrdiff_t R, ptrdiff_t C, REAL *x, REAL *y, REAL *a, 
     const bool wide = R <= C;
     const ptrdiff_t k = wide ? R : C;
     for (int step = 0; step < NS_STEPS; step++) {
-        N(rt_matmul)
-        (a, x, x, (RtMatmul){ .m = k, .n = k, .k = wide ? C : R, .ta = !wide, .tb = wide });
-        N(rt_matmul)(g, a, a, (RtMatmul){ .m = k, .n = k, .k = k });
+        N(rt_matmul)(a, x, x, muon_square(R, C));
+        N(rt_matmul)(g, a, a, muon_power(R, C));
         N(polynomial)(g, a, k);
-        N(rt_matmul)(y, wide ? g : x, wide ? x : g, (RtMatmul){ .m = R, .n = C, .k = k });
+        N(rt_matmul)(y, wide ? g : x, wide ? x : g, muon_apply(R, C));
         REAL *swap = x;
         x = y;
         y = swap;

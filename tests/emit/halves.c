@@ -709,6 +709,26 @@ static size_t halves_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+/* What products and attention work in, besides the arena: asked for before a step. */
+static void halves_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
+{
+    const Dims n = halves_dims(dims);
+    if (entry == RT_ENTRY_TRAIN) {
+        rt_room_matmul(rooms, RT_BF16, RT_BF16,
+            (RtMatmul){ .m = n.B, .n = D, .k = D, .bias = rooms });
+        rt_room_matmul(rooms, RT_BF16, RT_BF16, (RtMatmul){ .m = n.B, .n = D, .k = D, .tb = true });
+        rt_room_matmul(rooms, RT_BF16, RT_F32,
+            (RtMatmul){ .m = D, .n = D, .k = n.B, .ta = true, .add = true });
+        rt_room_matmul(rooms, RT_BF16, RT_BF16, (RtMatmul){ .m = n.B, .n = D, .k = D });
+        rt_room_matmul(rooms, RT_BF16, RT_F32, (RtMatmul){ .m = n.B, .n = D, .k = D, .tb = true });
+    }
+    if (entry == RT_ENTRY_EVAL) {
+        rt_room_matmul(rooms, RT_BF16, RT_BF16,
+            (RtMatmul){ .m = n.B, .n = D, .k = D, .bias = rooms });
+        rt_room_matmul(rooms, RT_BF16, RT_BF16, (RtMatmul){ .m = n.B, .n = D, .k = D, .tb = true });
+    }
+}
+
 static const RtStepRow halves_steps[] = {
     { 1, false, { 0 }, "halves.model:12", "x_2 = x", "input x" },
     { 2, false, { "h" }, "halves.model:9", "h_x_a = x_2 @ h_w + h_b",
@@ -767,6 +787,7 @@ const RtModel halves = {
     .input_shape = halves_input_shape,
     .map_range = halves_map_range,
     .arena_bytes = halves_arena_bytes,
+    .rooms = halves_rooms,
     .step = halves_step,
     .evaluate = halves_run_evaluate,
 };

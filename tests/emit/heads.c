@@ -695,6 +695,36 @@ static size_t heads_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+/* What products and attention work in, besides the arena: asked for before a step. */
+static void heads_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
+{
+    const Dims n = heads_dims(dims);
+    if (entry == RT_ENTRY_TRAIN) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B*n.T, .n = 3*C, .k = C, .tb = true });
+        rt_room_attention(rooms, RT_F32,
+            (RtAttention){ .B = n.B, .H = H, .T = n.T, .S = n.T, .D = C/H, .E = C/H }, false);
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B*n.T, .n = V, .k = C, .tb = true });
+        rt_room_matmul(rooms, RT_F32, RT_F32, (RtMatmul){ .m = n.B*n.T, .n = C, .k = V });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = V, .n = C, .k = n.B*n.T, .ta = true, .add = true });
+        rt_room_attention(rooms, RT_F32,
+            (RtAttention){ .B = n.B, .H = H, .T = n.T, .S = n.T, .D = C/H, .E = C/H }, true);
+        rt_room_matmul(rooms, RT_F32, RT_F32, (RtMatmul){ .m = n.B*n.T, .n = C, .k = 3*C });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = 3*C, .n = C, .k = n.B*n.T, .ta = true, .add = true });
+    }
+    if (entry == RT_ENTRY_EVAL) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B*n.T, .n = 3*C, .k = C, .tb = true });
+        rt_room_attention(rooms, RT_F32,
+            (RtAttention){ .B = n.B, .H = H, .T = n.T, .S = n.T, .D = C/H, .E = C/H }, false);
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B*n.T, .n = V, .k = C, .tb = true });
+    }
+}
+
 static const RtStepRow heads_steps[] = {
     { 1, false, { 0 }, "heads.model:9", "wte = wte_weight[tokens]",
       "input tokens, param wte.weight" },
@@ -749,6 +779,7 @@ const RtModel heads = {
     .check_dims = heads_check_dims,
     .input_shape = heads_input_shape,
     .arena_bytes = heads_arena_bytes,
+    .rooms = heads_rooms,
     .step = heads_step,
     .evaluate = heads_run_evaluate,
 };

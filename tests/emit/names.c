@@ -685,6 +685,35 @@ static size_t double__arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+/* What products and attention work in, besides the arena: asked for before a step. */
+static void double__rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
+{
+    const Dims n = double__dims(dims);
+    if (entry == RT_ENTRY_TRAIN) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = int_max, .k = int_max, .tb = true, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = N, .k = int_max, .tb = true, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32, (RtMatmul){ .m = n.B, .n = int_max, .k = N });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = N, .n = int_max, .k = n.B, .ta = true, .add = true });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = int_max, .n = int_max, .k = n.B, .ta = true, .add = true });
+    }
+    if (entry == RT_ENTRY_EVAL) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = int_max, .k = int_max, .tb = true, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = N, .k = int_max, .tb = true, .bias = rooms });
+    }
+    if (entry == RT_ENTRY_OUTPUT) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = int_max, .k = int_max, .tb = true, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = N, .k = int_max, .tb = true, .bias = rooms });
+    }
+}
+
 static void double__metric_values(const double *mean, double *value)
 {
     value[0] = rt_exp(mean[S_loss]);    /* exp */
@@ -742,6 +771,7 @@ const RtModel double_ = {
     .input_shape = double__input_shape,
     .output_shape = double__output_shape,
     .arena_bytes = double__arena_bytes,
+    .rooms = double__rooms,
     .step = double__step,
     .evaluate = double__run_evaluate,
     .forward = double__run_outputs,

@@ -554,6 +554,29 @@ static size_t scan_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+/* What products and attention work in, besides the arena: asked for before a step. */
+static void scan_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
+{
+    const Dims n = scan_dims(dims);
+    if (entry == RT_ENTRY_TRAIN) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = H, .k = D, .tb = true, .lda = n.T*D, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = H, .k = H, .tb = true, .add = true });
+        rt_room_matmul(rooms, RT_F32, RT_F32, (RtMatmul){ .m = n.B, .n = H, .k = H });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = H, .n = H, .k = n.B, .ta = true, .add = true });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = H, .n = D, .k = n.B, .ta = true, .ldb = n.T*D, .add = true });
+    }
+    if (entry == RT_ENTRY_EVAL) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = H, .k = D, .tb = true, .lda = n.T*D, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = H, .k = H, .tb = true, .add = true });
+    }
+}
+
 static const RtStepRow scan_steps[] = {
     { 1, false, { 0 }, "scan.model:9", "d_s = 0", "" },
     { 2, false, { 0 }, "scan.model:9", "s = 0", "" },
@@ -602,6 +625,7 @@ const RtModel scan = {
     .check_dims = scan_check_dims,
     .input_shape = scan_input_shape,
     .arena_bytes = scan_arena_bytes,
+    .rooms = scan_rooms,
     .step = scan_step,
     .evaluate = scan_run_evaluate,
 };

@@ -669,6 +669,23 @@ static size_t stack_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+/* What products and attention work in, besides the arena: asked for before a step. */
+static void stack_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
+{
+    const Dims n = stack_dims(dims);
+    if (entry == RT_ENTRY_TRAIN) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = C, .k = C, .tb = true, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32, (RtMatmul){ .m = n.B, .n = C, .k = C });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = C, .n = C, .k = n.B, .ta = true, .add = true });
+    }
+    if (entry == RT_ENTRY_EVAL) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = C, .k = C, .tb = true, .bias = rooms });
+    }
+}
+
 static const RtStepRow stack_steps[] = {
     { 1, false, { 0 }, "stack.model:11", "z = x", "input x" },
     { 2, false, { "h" }, "stack.model:8", "h_norm_y, h_norm_mu, h_norm_rstd from z",
@@ -718,6 +735,7 @@ const RtModel stack = {
     },
     .input_shape = stack_input_shape,
     .arena_bytes = stack_arena_bytes,
+    .rooms = stack_rooms,
     .step = stack_step,
     .evaluate = stack_run_evaluate,
 };

@@ -389,6 +389,22 @@ static size_t tiny_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
+/* What products and attention work in, besides the arena: asked for before a step. */
+static void tiny_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
+{
+    const Dims n = tiny_dims(dims);
+    if (entry == RT_ENTRY_TRAIN) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = O, .k = D, .bias = rooms });
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = D, .n = O, .k = n.B, .ta = true, .add = true });
+    }
+    if (entry == RT_ENTRY_EVAL) {
+        rt_room_matmul(rooms, RT_F32, RT_F32,
+            (RtMatmul){ .m = n.B, .n = O, .k = D, .bias = rooms });
+    }
+}
+
 static const RtStepRow tiny_steps[] = {
     { 1, false, { 0 }, "tiny.model:8", "h_a = x @ w + b", "input x, param w, param b" },
     { 2, false, { 0 }, "tiny.model:8, 9", "h, loss_a, sum_loss from h_a, y", "h_a, input y" },
@@ -424,6 +440,7 @@ const RtModel tiny = {
     },
     .input_shape = tiny_input_shape,
     .arena_bytes = tiny_arena_bytes,
+    .rooms = tiny_rooms,
     .step = tiny_step,
     .evaluate = tiny_run_evaluate,
 };

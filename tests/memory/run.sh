@@ -60,3 +60,46 @@ done
 if [ $plans -lt 60 ]; then bad bound "only $plans plans"
 elif awk -v w="$worst" 'BEGIN { exit w <= 1.03 }'; then bad bound "an arena is $worst times that"
 else ok bound; fi
+
+# ---- the program: what it plans is what it allocates -------------------------------------------
+# A run with a validation and a checkpoint; the last batch and the last window are short ones.
+python3 - "$work" <<'P'
+import random, struct, sys
+draw = random.Random(5)
+with open(sys.argv[1] + '/text', 'w') as f:
+    f.write(''.join(draw.choice('abcdefghij \n') for _ in range(7001)))
+for name, n in ('train', 3001), ('val', 391):           # token files of llm.c
+    with open(f'{sys.argv[1]}/{name}.bin', 'wb') as f:
+        f.write(struct.pack('<256i', 20240520, 1, n, *[0] * 253))
+        f.write(struct.pack(f'<{n}H', *[draw.randrange(256) for _ in range(n)]))
+P
+# planned NAME MODEL OPTIONS RUN: the program says "as planned", at one thread and at two, and where
+# it goes on from a checkpoint
+planned() {
+    local name=$1 model=$2 more said; shift 2
+    # shellcheck disable=SC2086
+    if ! "$g" $1 "$model" -o "$work/program" 2> "$work/err"; then
+        bad "planned-$name" "$(head -n 1 "$work/err")"; return
+    fi
+    for more in "--threads 1" "--threads 2" "--threads 2 --resume auto --steps 5"; do
+        [ -z "${more##*resume*}" ] || rm -rf "$work/out"
+        # shellcheck disable=SC2086
+        said=$("$work/program" $2 $more --out "$work/out" 2> "$work/err" |
+            sed -n 's/^memory   peak .* bytes allocated, //p')
+        [ "$said" = "as planned" ] ||
+            { bad "planned-$name" "$more: '$said' $(head -n 1 "$work/err")"; return; }
+    done
+    ok "planned-$name"
+}
+for precision in fp32 bf16 fp16 fp64; do
+    planned digits-$precision models/digits_mlp.model --precision=$precision \
+        "--steps 4 --eval 2 --save 2 --batch 48"
+    planned chargpt-$precision models/chargpt.model "-D V=12 --precision=$precision" \
+        "--data $work/text --steps 3 --batch 6 --accumulate 2 --eval 2 --save 2 --ema 0.9"
+done
+small="-D V=256 -D C=96 -D H=3 -D L=2 --head-rows=48"
+for precision in fp32 bf16; do
+    planned gpt2-$precision models/gpt2.model "$small --precision=$precision" \
+        "--data $work/train.bin --val-data $work/val.bin --dims T=40 --steps 3 --batch 4
+        --accumulate 2 --eval 2 --save 1"
+done

@@ -126,11 +126,11 @@ says no-overwriting 2 "go on with --resume auto, or choose another --out" ./bigr
 says dry-run-beside-a-run 0 "memory   parameters" ./bigram --out one --dry-run
 says resume-nothing 1 "nowhere" ./bigram --resume nowhere
 says memory-hint 1 "hint: --accumulate 2 fits and gives the same update" \
-    env RT_FAULT=free:3000 ./bigram --out none
+    env RT_FAULT=free:6000 ./bigram --out none
 says memory-of-eval 1 "validation needs more memory than the 2.0 KiB free: parameters" \
     env RT_FAULT=free:2048 ./bigram eval --out one
 says memory-of-eval-hint 1 "gives the same result; --force starts anyway" \
-    env RT_FAULT=free:3000 ./bigram eval --out one
+    env RT_FAULT=free:5000 ./bigram eval --out one
 says memory-of-eval-forced 0 "loss" env RT_FAULT=free:2048 ./bigram eval --out one --force
 says memory-of-generate 1 "generating needs more memory than the 300 bytes free: parameters" \
     env RT_FAULT=free:300 ./bigram generate --out one

@@ -103,9 +103,15 @@ static int tear_down(void **unused)
 static void memory_is_what_is_allocated(void **unused)
 {
     RT_UNUSED(unused);
-    const RtMemory m = rt_run_memory(&model, &opt, RT_USE_TRAIN | RT_USE_EVAL);
+    const RtMemory m = rt_run_memory(&model, &opt, data, RT_USE_TRAIN | RT_USE_EVAL);
     assert_true(m.params == 40 && m.gradients == 40 && m.state == 80 && m.arena == 2000);
-    assert_true(m.inputs == 6 * 3 * 4 + 6 * 4 && m.total == 40 + 40 + 80 + 2000 + 96);
+    assert_true(m.inputs == 6 * 3 * 4 + 6 * 4 && m.rooms == 0 && m.saving > 0);
+    assert_true(m.needed == 40 + 40 + 80 + 2000 + 96 + m.tables + m.saving);
+    const double before = rt_memory_held();
+    RtRun *other = rt_run_create(&model, &opt, data, RT_USE_TRAIN | RT_USE_EVAL);
+    assert_true(m.held == before && rt_memory_held() - before == m.needed - m.saving);
+    rt_run_free(other);
+    assert_true(rt_memory_held() == before);
 }
 
 /* A compute copy: in the sum of memory, made beside the parameters, filled when they are loaded. */
@@ -115,9 +121,10 @@ static void copy_in_16_bits(void **unused)
     RtModel half = model;
     for (int k = 0; k < 2; k++) {
         half.compute = k ? RT_F16 : RT_BF16;
-        RtMemory m = rt_run_memory(&half, &opt, RT_USE_TRAIN | RT_USE_EVAL);
-        assert_true(m.copy == 20 && m.total == 40 + 20 + 40 + 80 + 2000 + 96);
-        m = rt_run_memory(&half, &opt, RT_USE_EVAL);
+        RtMemory m = rt_run_memory(&half, &opt, NULL, RT_USE_TRAIN | RT_USE_EVAL);
+        assert_true(m.copy == 20
+                    && m.needed == 40 + 20 + 40 + 80 + 2000 + 96 + m.tables + m.saving);
+        m = rt_run_memory(&half, &opt, NULL, RT_USE_EVAL);
         assert_true(m.copy == 20 && m.gradients == 0);
         RtRun *trained = rt_run_create(&half, &opt, data, RT_USE_TRAIN);
         rt_params_init(&half, 5, trained->p);
