@@ -239,6 +239,7 @@ typedef struct {                          /* the train block: defaults of the fl
     double (*rate)(double step, double steps); /* FORMULA, and as the model has it: */
     const char *rate_text;
     double clip;           /* largest norm of the gradient; 0 = no clipping */
+    double clip_value;     /* largest size of its elements, limited before that; 0 = no limit */
     double ema;            /* decay of the average of the weights; 0 = none is kept */
     const char *nonfinite; /* "stop", "skip"; NULL, and 0 below: the usual, as in core/options.c */
     int64_t max_skips, scale_interval;
@@ -320,6 +321,7 @@ struct RtStep {                 /* device memory on a GPU */
     bool add;                   /* gradients: false = the first write replaces */
     bool finite;                /* all gradients of all ranks are finite */
     double norm;                /* global norm of the gradient, without the scale */
+    double limited;             /* the same behind clipping by value */
     double factor;              /* clip; the update multiplies gradients with factor / scale */
     double lr;                  /* of this update */
     int64_t applied;            /* updates applied before this one */
@@ -346,6 +348,7 @@ void rt_seed_losses(RtRun *run,
                     RtStep *s); /* counts over all ranks; weight / count * scale, or 0 */
 void rt_reduce_gradients(RtRun *run, RtStep *s); /* sum over ranks */
 void rt_finite_and_norm(RtRun *run, RtStep *s);  /* finite? global norm, unscaled */
+void rt_clip_value(RtRun *run, RtStep *s);       /* elements to -clip_value..clip_value */
 void rt_clip(RtRun *run, RtStep *s);             /* factor = min(1, clip / norm) */
 /* Updates a piece of the parameters: all that it reads and writes is here. */
 typedef struct {

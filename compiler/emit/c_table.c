@@ -476,6 +476,8 @@ static void write_train(Emitter *e)
     if (t->ema > 0)
         text_add(o, "        .ema = %s,\n", emit_number(e, t->ema));
     write_nonfinite(e);
+    if (t->clip_value > 0)
+        text_add(o, "        .clip_value = %s,\n", emit_number(e, t->clip_value));
     text_add(o, "        .clip = %s, .steps = %lld, .eval_every = %lld, .save_every = %lld,\n",
              emit_number(e, t->clip), (long long)t->steps, (long long)t->eval_every,
              (long long)t->save_every);

@@ -412,8 +412,7 @@ void train_suggest(Sem *s, Diag *d, const char *word, const char *names); /* the
 void sem_train_rate(Sem *s, const Ast *a); /* sem_schedule.c: of lr: ... */
 /* Reports a schedule that does not fit the run; steps: where its length is set, or NULL. */
 void sem_check_schedule(Sem *s, const Ast *steps);
-/* sem_update.c: of clip, ema and groups. */
-void sem_train_clip(Sem *s, const Ast *a);
+/* sem_update.c: of ema and groups. */
 void sem_train_ema(Sem *s, const Ast *a);
 /* nonfinite, loss_scale, scale_interval, ... by their number in that list */
 void sem_train_nonfinite(Sem *s, int key, const Ast *a);

@@ -157,8 +157,8 @@ static void check_limits(Sem *s, const Ast *at)
 
 static const char setting_keys[] =
     "data batch accumulate dims optimizer clip steps eval save log seed keep out precision "
-    "head_rows groups ema recompute masters nonfinite max_skips loss_scale scale_interval "
-    "scale_growth scale_backoff";
+    "head_rows groups ema recompute masters clip_value nonfinite max_skips loss_scale "
+    "scale_interval scale_growth scale_backoff";
 
 enum { SETTINGS_MAX = 32 };
 
@@ -266,7 +266,7 @@ static void read_setting(Sem *s, const Ast *a)
     case 2: train_whole(s, v, "accumulate", 1, &t->accumulate); break;
     case 3: set_dims(s, v); break;
     case 4: sem_optimizer(s, v); break;
-    case 5: sem_train_clip(s, v); break;
+    case 5: train_number(s, v, "clip", 0, HUGE_VAL, &t->clip); break;
     case 6: train_whole(s, v, "steps", 1, &t->steps); break;
     case 7: train_whole(s, v, "eval", 0, &t->eval_every); break;
     case 8: train_whole(s, v, "save", 0, &t->save_every); break;
@@ -289,7 +289,8 @@ static void read_setting(Sem *s, const Ast *a)
     case 16: sem_train_ema(s, v); break;
     case 17: recompute(s, v); break;
     case 18: masters(s, v); break;
-    default: sem_train_nonfinite(s, key - 19, v); break;
+    case 19: train_number(s, v, "clip_value", 0, HUGE_VAL, &t->clip_value); break;
+    default: sem_train_nonfinite(s, key - 20, v); break;
     case -1: {
         Diag *d = sem_error(s, a->at, "unknown setting %s", a->name);
         if (hint_argument(d, a))

@@ -1,7 +1,7 @@
-/* sem_update.c -- what an update does besides the optimizer's rule: clipping, the average of the
- * weights, groups of parameters with numbers of their own, updates that are not finite.
+/* sem_update.c -- what an update does besides the optimizer's rule: the average of the weights,
+ * groups of parameters with numbers of their own, updates that are not finite.
  *
- * In: the settings clip, ema, groups, nonfinite and those of the loss scale. Out: their numbers in
+ * In: the settings ema, groups, nonfinite and those of the loss scale. Out: their numbers in
  * CheckedTrain, and for each parameter the group that each of its repetitions is in. The one idea:
  * a pattern is matched with the names that checkpoints have, h.3.attn.weight, so one repetition of
  * a stack can be told from the others.
@@ -11,27 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- clip and ema -------------------------------------------------------------------------- */
-
-void sem_train_clip(Sem *s, const Ast *a)
-{
-    CheckedTrain *t = &s->out->train;
-    if (a->kind != AST_TUPLE) {
-        train_number(s, a, "clip", 0, HUGE_VAL, &t->clip);
-        return;
-    }
-    for (int i = 0; i < a->args.len; i++) {
-        const Ast *arg = a->args.at[i];
-        const int k = arg->name ? train_word("norm value", arg->name) : -1;
-        if (k < 0) {
-            Diag *d = sem_error(s, arg->span, "clip has the arguments norm and value");
-            sem_hint(d, "clip = (norm: 1.0, value: 0.5)");
-            return;
-        }
-        train_number(s, arg->value, k ? "value" : "norm", 0, HUGE_VAL,
-                     k ? &t->clip_value : &t->clip);
-    }
-}
+/* ---- ema ----------------------------------------------------------------------------------- */
 
 void sem_train_ema(Sem *s, const Ast *a)
 {

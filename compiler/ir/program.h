@@ -178,7 +178,7 @@ typedef struct {
     const char *rate_text; /* as written */
     Span rate_span;
     double clip;       /* global norm; 0 = none (no clip code) */
-    double clip_value; /* of each element after that; 0 = none, the same */
+    double clip_value; /* of each element, before that; 0 = none, the same */
     double ema;        /* decay of the average of weights; 0 = none */
     NonfiniteSettings nonfinite;
     VEC(UpdateGroup) updates;                         /* numbered from 1 */

@@ -56,6 +56,8 @@ static const RtOption fixed_rows[] = {
   "decay of the parameters marked so", true },
 { "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
   "largest global norm of the gradient", true },
+{ "clip-value",   RT_OPT_REAL, AT(train.clip_value),   TRAIN,      0x1p-100, 1e30,     "X",
+  "largest size of its elements, which are limited first", true },
 { "ema",          RT_OPT_REAL, AT(train.ema),          TRAIN,      0,        0x1.fffffep-1, "X",
   "average of the weights, e = X e + (1 - X) p; 0 = none is kept", true },
 { "ema",          RT_OPT_FLAG, AT(average),            EVAL|GEN,   0,        0,        NULL,
@@ -213,6 +215,8 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return false;
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
+    if (strcmp(name, "clip-value") == 0)
+        return m->train.clip_value > 0;
     if (strcmp(name, "loss-scale") == 0 || strncmp(name, "scale-", 6) == 0)
         return m->compute == RT_F16;
     return true;
@@ -220,11 +224,13 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
 
 __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const char *name)
 {
-    if (strcmp(name, "clip") == 0)
-        rt_fail(RT_EXIT_USAGE,
-                "--clip: %s was compiled without clipping\nhint: set clip in the "
-                "train block of %s and compile again",
-                m->name, m->source);
+    const bool clips = strcmp(name, "clip") == 0;
+    if (clips || strcmp(name, "clip-value") == 0)
+        rt_fail(
+            RT_EXIT_USAGE,
+            "--%s: %s was compiled without clipping by %s\nhint: set %s in the train block of %s "
+            "and compile again",
+            name, m->name, clips ? "norm" : "value", clips ? "clip" : "clip_value", m->source);
     if (rt_schedule_owns(name))
         rt_fail(RT_EXIT_USAGE,
                 "--%s: the learning rate of %s is %s, which has none\nhint: the kind of "

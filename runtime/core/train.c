@@ -162,6 +162,8 @@ static void print_settings(const Train *t)
         printf(", decay %g", s->weight_decay);
     if (s->clip > 0)
         printf(", clip %g", s->clip);
+    if (s->clip_value > 0)
+        printf(", elements at most %g", s->clip_value);
     if (s->ema > 0)
         printf(", average of the weights %g", s->ema);
     printf("\n");

@@ -23,6 +23,7 @@ trains() {
         bad "$name" "$(head -n 1 log)"; return
     fi
     ./"$name" --out "$name.60" --save 25 > log 2>&1 || { bad "$name" "$(tail -n 1 log)"; return; }
+    grep -q "^update   ${1%%-*}, " log || bad "$name-told" "$(grep '^update' log)"
     loss=$(last train/loss "$name.60/metrics.jsonl")
     if awk "BEGIN { exit !(${loss:-9} < $4) }"; then ok "$name"; else bad "$name" "loss ${loss:-none}"; fi
     ./"$name" --out "$name.on" --resume "$name.60/step-00000025" > log 2>&1
@@ -47,6 +48,21 @@ else bad larger-arena "$(tail -n 1 log said)"; fi
 "$g" --emit=c $large -D "$muon" "$here/net.model" > large.c
 grep -q 'products take 2.37e+07 FLOP per update and work in the arena' large.c && ok says-flops ||
     bad says-flops "$(grep FLOP large.c)"
+
+# Clipping by value and by norm, in that order, and as a setting of the program.
+clip='-D clip_value=0.01 -D clip=0.02'
+"$g" --emit=c $clip "$here/net.model" | sed -n 's/^ *\(rt_[a-z_]*\)(run, s[,)].*;.*/\1/p' | tr '\n' ' ' > order
+grep -q 'rt_finite_and_norm rt_clip_value rt_clip rt_update' order && ok clip-order || bad clip-order "$(cat order)"
+"$g" --emit=c "$here/net.model" | grep -q 'clip_value' && bad clip-off "it is in the file" || ok clip-off
+if "$g" $clip "$here/net.model" -o clip 2> log && ./clip --steps 3 --out clip.1 > said &&
+        ./clip --steps 3 --clip-value 1e-9 --out clip.2 > said.2 && ./clip --steps 3 --clip-value 1e9 --out clip.3 > said.3; then
+    grep -q '^update .*, clip 0.02, elements at most 0.01$' said && ok clip-told || bad clip-told "$(grep ^update said)"
+    cmp -s clip.1/step-00000003/model.safetensors clip.3/step-00000003/model.safetensors && bad clip-value "it changes nothing" || ok clip-value
+    [ "$(sed -n '2s/.*grad_norm": \([^,]*\),.*/\1/p' clip.2/metrics.jsonl)" = "$(sed -n '2s/.*grad_norm": \([^,]*\),.*/\1/p' clip.3/metrics.jsonl)" ] &&
+        ok clip-norm-before || bad clip-norm-before "grad_norm is that behind clipping"
+    ./clip --steps 3 --clip-value -1 > /dev/null 2> log
+    [ $? = 2 ] && grep -q 'clip-value' log && ok clip-negative || bad clip-negative "$(cat log)"
+else bad clip "$(tail -n 1 log)"; fi
 
 for p in fp32 fp64 bf16; do
     trains lamb 'lamb(lr: 0.02)' $p 0.5

@@ -71,7 +71,8 @@ says const 2 "gradcc -D V=N bigram.model" ./bigram --V 7
 says define 2 "gradcc -D NAME=VALUE bigram.model" ./bigram -DV=7
 says not-adam 2 "the optimizer of bigram is sgd" ./bigram --beta1 0.9
 says not-sgd 2 "the optimizer of linear is adamw" ./linear --momentum 0.9
-says no-clip 2 "compiled without clipping" ./bigram --clip 1
+says no-clip 2 "compiled without clipping by norm" ./bigram --clip 1
+says no-clip-value 2 "hint: set clip_value in the train block of" ./bigram --clip-value 1
 says constant-rate 2 "the learning rate of bigram is constant" ./bigram --lr-end 0
 says other-command 2 "does not belong to 'eval'" ./bigram eval --steps 3
 says stray-word 2 "'file.txt' belongs to no option" ./bigram --steps 3 file.txt

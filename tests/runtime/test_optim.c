@@ -291,6 +291,43 @@ static void norm_beyond_the_range_of_squares(void **unused)
     assert_true(s.finite && fabs(s.norm - (double)3e38f) < 1e30);
 }
 
+/* Elements first, then the norm of what is left; with a loss scale, limits of unscaled gradients. */
+static void clip_by_value(void **unused)
+{
+    RT_UNUSED(unused);
+    static const double scales[] = { 0, 1024 };
+    for (int k = 0; k < 4; k++) {
+        const RtType real = k % 2 ? RT_F64 : RT_F32;
+        const double scale = scales[k / 2], by = scale > 0 ? scale : 1;
+        Fixture *f = fixture(real, (RtTrain){ .clip_value = 0.004 });
+        double before = 0, after = 0;
+        gradient(f, 1);
+        for (ptrdiff_t i = 0; i < N; i++) {
+            const double g = value(f->run.d_p, i), most = f->opt.train.clip_value;
+            f->m[i] = g > most ? most : g < -most ? -most : g;
+            before += g * g;
+            after += f->m[i] * f->m[i];
+            set(f->run.d_p, i, g * by);
+        }
+        RtStep s = { .scale = scale };
+        rt_finite_and_norm(&f->run, &s);
+        rt_clip_value(&f->run, &s);
+        assert_true(s.finite && fabs(s.norm - sqrt(before)) < 1e-12 * s.norm);
+        assert_true(fabs(s.limited - sqrt(after)) < 1e-6 * s.norm && after < before / 2);
+        for (ptrdiff_t i = 0; i < N; i++)
+            assert_true(fabs(value(f->run.d_p, i) / by - f->m[i]) <= 1e-9);
+        rt_clip(&f->run, &s);
+        assert_true(s.factor == 1);
+        f->opt.train.clip = s.limited / 4;
+        rt_clip(&f->run, &s);
+        assert_true(fabs(s.factor - 0.25) < 1e-15);
+        set(f->run.d_p, 3, INFINITY); /* is no large element */
+        rt_finite_and_norm(&f->run, &s);
+        rt_clip_value(&f->run, &s);
+        assert_true(!s.finite && isinf(value(f->run.d_p, 3)));
+    }
+}
+
 static void nothing_moves_unless_finite(void **unused)
 {
     RT_UNUSED(unused);
@@ -563,6 +600,7 @@ int main(void)
         cmocka_unit_test(halves_swap_with_their_average),
         cmocka_unit_test(scale_changes_no_bit),
         cmocka_unit_test(norm_and_clip),
+        cmocka_unit_test(clip_by_value),
         cmocka_unit_test(norm_beyond_the_range_of_squares),
         cmocka_unit_test(nothing_moves_unless_finite),
         cmocka_unit_test(same_bits_for_every_thread_count),
