@@ -5,12 +5,13 @@
  *
  * Told is: a constant that its type does not hold; a small number that is lost beside a large one;
  * a divisor that can be 0; log, rsqrt and powers of what can be 0 or less; a square root whose
- * derivative is infinite at 0; a large negative number as a mask of softmax, or in fp16. Not told
- * is what lint_range.c proves harmless, nor what a where leaves out after looking at it: there the
- * derivative leaves it out too.
+ * derivative is infinite at 0; a large negative number as a mask of softmax; what is stored in 16
+ * bits and may be larger than they hold. Not told is what lint_range.c proves harmless, nor what a
+ * where leaves out after looking at it: there the derivative leaves it out too.
  */
 #include "pass/lint.h"
 
+#include <float.h>
 #include <math.h>
 
 enum { DEEP = 6 };                   /* ops between a value and the where that guards it */
@@ -257,28 +258,6 @@ static void check_power(Check *c, const Node *n)
 
 /* ---- masks --------------------------------------------------------------------------------- */
 
-/* The constant branch of a where that is far from what fits between the bounds, or NULL. */
-static const Node *mask_of(const Node *choice, double most)
-{
-    for (int k = 1; choice->op == OP_WHERE && k < 3; k++) {
-        const Node *branch = lint_root(choice->in[k]);
-        if (branch->op == OP_CONST && branch->attr.value <= most)
-            return branch;
-    }
-    return NULL;
-}
-
-/* Is it known without data, as a mask by place? */
-static bool is_fixed(const Node *n)
-{
-    if (n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_ARG || op_is(n, CLASS_DRAW))
-        return false;
-    for (int k = 0; k < n->n_in; k++)
-        if (!is_fixed(n->in[k]))
-            return false;
-    return true;
-}
-
 /* softmax of where(mask, x, -1e9), of x + where(mask, 0, -1e9) or of x - 1e9 * mask. */
 static void check_softmax(Check *c, const Node *n)
 {
@@ -286,11 +265,11 @@ static void check_softmax(Check *c, const Node *n)
     top = lint_root(top);
     if (top->op != OP_AMAX || lint_root(top->in[0]) != lint_root(shifted->in[0]))
         return;
-    const Node *scores = lint_root(shifted->in[0]), *mask = mask_of(scores, MASK_MAX);
+    const Node *scores = lint_root(shifted->in[0]), *mask = lint_mask_of(scores, MASK_MAX);
     const Node *condition = mask ? scores->in[0] : NULL;
     for (int k = 0; !mask && (scores->op == OP_ADD || scores->op == OP_SUB) && k < 2; k++) {
         const Node *term = lint_root(scores->in[k]);
-        mask = mask_of(term, MASK_MAX);
+        mask = lint_mask_of(term, MASK_MAX);
         condition = mask ? term->in[0] : NULL;
         for (int i = 0; !mask && term->op == OP_MUL && i < 2; i++) {
             const Node *factor = lint_root(term->in[i]);
@@ -300,7 +279,7 @@ static void check_softmax(Check *c, const Node *n)
             }
         }
     }
-    if (!mask || is_fixed(condition) || !is_new(c, ON_MASK, scores->span))
+    if (!mask || lint_is_fixed(condition) || !is_new(c, ON_MASK, scores->span))
         return;
     Diag *d = lint_warn(
         c, scores->span,
@@ -310,17 +289,35 @@ static void check_softmax(Check *c, const Node *n)
     diag_hint(d, "masked_softmax(x, mask) gives zeros there; attention(...) has causal: true");
 }
 
-/* A mask that a 16-bit type does not hold. */
+static bool is_too_large(double v, DType narrow)
+{
+    return isfinite(v) && fabs(v) < FLT_MAX && isinf(op_round(v, narrow));
+}
+
+/* What a 16-bit type does not hold: a constant branch, or a bound, of what is stored in it. */
 static void check_narrow(Check *c, const Node *n)
 {
-    const Node *choice = lint_root(n->in[0]);
-    const Node *mask = n->op == OP_F16 ? mask_of(choice, -65520) : mask_of(choice, -3.4e38);
-    if (!mask || isinf(mask->attr.value) || !is_new(c, ON_CONSTANT, choice->span))
+    const Node *x = lint_root(n->in[0]);
+    const DType narrow = n->op == OP_F16 ? DT_F16 : DT_BF16;
+    const Bounds b = lint_bounds(&c->base, x);
+    double v[4] = { 0, 0, b.lo, b.hi };
+    for (int k = 1; x->op == OP_WHERE && k < 3; k++) {
+        const Node *branch = lint_root(x->in[k]);
+        v[k - 1] = branch->op == OP_CONST ? branch->attr.value : 0;
+    }
+    int k = 0;
+    while (k < 4 && !is_too_large(v[k], narrow))
+        k++;
+    if (k == 4 || !is_new(c, ON_CONSTANT, x->span))
         return;
-    Diag *d = diag_warning(c->base.cx, choice->span, "numerics",
-                           "%g is infinite in %s, in which this is stored", mask->attr.value,
-                           n->op == OP_F16 ? "fp16" : "bf16");
-    diag_hint(d, "masked_softmax(x, mask) needs no such number");
+    const char *word = narrow == DT_F16 ? "fp16" : "bf16";
+    Diag *d = diag_warning(c->base.cx, x->span, "numerics",
+                           "%g is infinite in %s, in which this is stored", v[k], word);
+    if (v[k] < 0)
+        diag_hint(d, "masked_softmax(x, mask) needs no such number");
+    else
+        diag_hint(d, "the largest number of %s is %s; a layer `in fp32` has larger ones", word,
+                  narrow == DT_F16 ? "65504" : "3.39e+38");
 }
 
 /* ---- graphs -------------------------------------------------------------------------------- */

@@ -26,6 +26,10 @@ typedef struct {
 void lint_find_bounds(Lint *l, Graph *g);
 Bounds lint_bounds(const Lint *l, const Node *n);
 
+/* The constant branch of a where that is at most that, or NULL. */
+const Node *lint_mask_of(const Node *choice, double most);
+bool lint_is_fixed(const Node *n); /* known without data, as a mask by place */
+
 static inline bool lint_is_view(const Node *n)
 {
     return n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_SLICE

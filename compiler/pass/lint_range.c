@@ -11,6 +11,7 @@
 #include <float.h>
 #include <math.h>
 
+static const double EXP_ZERO = -104; /* its exponential is 0 in fp32 */
 static const Bounds anything = { -INFINITY, INFINITY, ZERO_YES };
 
 static Bounds between(double lo, double hi)
@@ -147,9 +148,21 @@ static bool is_shifted(const Node *n)
     return top->op == OP_AMAX && lint_root(top->in[0]) == lint_root(n->in[0]);
 }
 
-static Bounds exp_bounds(Bounds a)
+/* Has x numbers below the reach of exp put in where a mask of the data says so? */
+static bool is_masked(const Node *x)
+{
+    x = lint_root(x);
+    for (int k = 0; (x->op == OP_ADD || x->op == OP_SUB) && k < 2; k++)
+        if (is_masked(x->in[k]))
+            return true;
+    return lint_mask_of(x, EXP_ZERO) && !lint_is_fixed(x->in[0]);
+}
+
+static Bounds exp_bounds(const Node *x, Bounds a)
 {
     Bounds r = between(exp(a.lo), exp(a.hi));
+    if (is_masked(x))
+        return r;
     return with_zero(r, a.lo > -87 ? ZERO_NEVER : ZERO_TINY);
 }
 
@@ -208,6 +221,26 @@ static Bounds choice_bounds(const Lint *l, const Node *n)
     return either(a, b);
 }
 
+const Node *lint_mask_of(const Node *choice, double most)
+{
+    for (int k = 1; choice->op == OP_WHERE && k < 3; k++) {
+        const Node *branch = lint_root(choice->in[k]);
+        if (branch->op == OP_CONST && branch->attr.value <= most)
+            return branch;
+    }
+    return NULL;
+}
+
+bool lint_is_fixed(const Node *n)
+{
+    if (n->op == OP_INPUT || n->op == OP_PARAM || n->op == OP_ARG || op_is(n, CLASS_DRAW))
+        return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (!lint_is_fixed(n->in[k]))
+            return false;
+    return true;
+}
+
 /* ---- sums ---------------------------------------------------------------------------------- */
 
 /* How many numbers a reduction takes: at least one, at most more than any. */
@@ -252,7 +285,7 @@ static Bounds unary_bounds(const Node *n, Bounds a)
     const double size = larger(-a.lo, a.hi);
     switch (n->op) {
     case OP_NEG: return negate_bounds(a);
-    case OP_EXP: return exp_bounds(a);
+    case OP_EXP: return exp_bounds(n->in[0], a);
     case OP_LOG: return between(log(larger(a.lo, 0)), log(larger(a.hi, 0)));
     case OP_SQRT: return root_bounds(a);
     case OP_RSQRT:
