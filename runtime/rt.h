@@ -54,6 +54,7 @@ enum { RT_MAX_HYPERS = 16, RT_MAX_STATES = 8 }; /* of an optimizer */
 enum {
     RT_PARALLEL_MIN = 32768, /* elements */
     RT_COLUMNS = 128,        /* columns that a thread sums at a time */
+    RT_LANES = 64,           /* sums side by side, of a row */
 };
 
 static inline int rt_chunks(ptrdiff_t rows) /* of at least 8 rows each, at most RT_CHUNKS */
@@ -73,6 +74,35 @@ static inline double rt_sum_chunks(const double *part, int chunks) /* in order *
         sum += part[chunk];
     return sum;
 }
+
+/* A sum over a row is RT_LANES sums of every 64th element, which are added up here: in one order,
+   whatever vectors a compiler makes of the loop. The same for the largest and the smallest. */
+#define RT_DEFINE_FOLD(real, name, suffix, JOIN)                                                   \
+    static inline real rt_##name##_lanes_##suffix(const real *lane)                                \
+    {                                                                                              \
+        real r[8];                                                                                 \
+        for (int i = 0; i < 8; i++) {                                                              \
+            r[i] = lane[i];                                                                        \
+            for (int k = 8; k < RT_LANES; k += 8)                                                  \
+                r[i] = JOIN(r[i], lane[k + i]);                                                    \
+        }                                                                                          \
+        for (int n = 4; n > 0; n /= 2)                                                             \
+            for (int i = 0; i < n; i++)                                                            \
+                r[i] = JOIN(r[i], r[i + n]);                                                       \
+        return r[0];                                                                               \
+    }
+#define RT_DEFINE_LANES(real, suffix)                                                              \
+    static inline void rt_set_lanes_##suffix(real *lane, real start)                               \
+    {                                                                                              \
+        for (int i = 0; i < RT_LANES; i++)                                                         \
+            lane[i] = start;                                                                       \
+    }                                                                                              \
+    RT_DEFINE_FOLD(real, sum, suffix, RT_PLUS)                                                     \
+    RT_DEFINE_FOLD(real, max, suffix, rt_max)                                                      \
+    RT_DEFINE_FOLD(real, min, suffix, rt_min)
+#define RT_PLUS(a, b) ((a) + (b))
+RT_DEFINE_LANES(float, f32)
+RT_DEFINE_LANES(double, f64)
 
 /* Partial sums of columns: one row of n per chunk, zeroed before, added up in order afterwards. */
 #define RT_DEFINE_COLUMNS(real, suffix)                                                            \

@@ -11,7 +11,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { LONG = 56 }; /* characters of an operand */
+enum {
+    LONG = 56,     /* characters of an operand */
+    LANES = 64,    /* RT_LANES */
+    FEW_LANES = 16 /* a row as short as that is added up in order */
+};
 
 static Code code_of(MapWriter *m, int v, bool root);
 
@@ -344,15 +348,16 @@ void map_write(MapWriter *m, const Effect *f, Code value, DType type)
                   arena_printf(a, "%s %s %s;", at, f->add == ADD_ALWAYS ? "+=" : "=", value.text));
 }
 
-static void write_effect(MapWriter *m, int n)
+/* lane: of its total, or NULL. */
+static void write_effect(MapWriter *m, int n, const char *lane)
 {
     Arena *a = m->e->cx->scratch;
     const Effect *f = &m->k->effects.at[n];
     const DType type = value_at(m, f->value)->dtype;
     const Code c = code_of(m, f->value, true);
     if (m->total[n])
-        statement(m,
-                  arena_printf(a, "%s += %s;", m->total[n], code_cast(m->e, c, type, DT_F64).text));
+        statement(m, arena_printf(a, "%s += %s;", lane ? lane : m->total[n],
+                                  code_cast(m->e, c, type, DT_F64).text));
     else if (m->column[n])
         statement(m, arena_printf(a, "%s[%s] += %s;", m->column[n], m->column_index, c.text));
     else
@@ -374,19 +379,55 @@ static void write_row_effects(MapWriter *m, int phase)
 {
     for (int i = 0; i < m->k->effects.len; i++)
         if (m->k->effects.at[i].phase == phase && !in_row_loop(m, &m->k->effects.at[i]))
-            write_effect(m, i);
+            write_effect(m, i, NULL);
 }
+
+/* How the sums over a row are held. A compiler that makes vectors of a reduction chooses the order
+   of its additions by what else the loop does; so there are RT_LANES sums side by side, which are
+   added up behind the loop, in one order always. */
+typedef enum {
+    LANES_NONE,  /* one variable: nothing is summed, or in order */
+    LANES_ONE,   /* the row is one block of lanes, or part of one */
+    LANES_BLOCKS /* it is cut into blocks */
+} LaneForm;
 
 typedef struct {
     int *reduce, n_reduce, *effect, n_effect;
     bool places;
+    bool ordered;                     /* sums, in order: no simd loop */
+    LaneForm form;                    /* of sums, largest and smallest */
+    const char **lanes, **total_lane; /* by position in reduce, effect: the array, or NULL */
 } RowWork;
+
+static bool has_lanes(const Value *v)
+{
+    return (v->op == OP_SUM || v->op == OP_AMAX || v->op == OP_AMIN) && dtype_is_real(v->dtype);
+}
+
+static void choose_lanes(MapWriter *m, RowWork *r, bool whole)
+{
+    bool sums = false;
+    int64_t n;
+    for (int i = 0; i < r->n_reduce; i++) {
+        const Value *v = value_at(m, r->reduce[i]);
+        sums |= v->op == OP_SUM && dtype_is_real(v->dtype);
+    }
+    for (int i = 0; i < r->n_effect; i++)
+        sums |= m->total[r->effect[i]] != NULL;
+    if (!sums || m->across)
+        return;
+    const bool known = dim_value(m->k->axis[m->n_outer], &n);
+    r->ordered = known && n <= FEW_LANES;
+    r->form = r->ordered ? LANES_NONE : known && n <= LANES && whole ? LANES_ONE : LANES_BLOCKS;
+}
 
 static RowWork work_of(MapWriter *m, int phase)
 {
     Arena *a = m->e->cx->scratch;
     RowWork r = { .reduce = NEW_ARRAY(a, int, m->k->values.len + 1),
-                  .effect = NEW_ARRAY(a, int, m->k->effects.len + 1) };
+                  .effect = NEW_ARRAY(a, int, m->k->effects.len + 1),
+                  .lanes = NEW_ARRAY(a, const char *, m->k->values.len + 1),
+                  .total_lane = NEW_ARRAY(a, const char *, m->k->effects.len + 1) };
     for (int i = 0; i < m->k->values.len; i++) {
         const Value *v = value_at(m, i);
         if (v->kind != VAL_REDUCE || v->phase != phase + 1)
@@ -416,7 +457,7 @@ static const char *reduce_start(MapWriter *m, const Value *v, DType t)
 }
 
 /* One running value for each column of the block. */
-static void declare_lanes(MapWriter *m, int n)
+static void declare_columns(MapWriter *m, int n)
 {
     Arena *a = m->e->cx->scratch;
     const Value *v = value_at(m, n);
@@ -428,6 +469,46 @@ static void declare_lanes(MapWriter *m, int n)
     if (!zero)
         map_loop(m, m->n_outer - 1, "block", "end", "RT_SIMD()",
                  arena_printf(a, "%*s%s = %s;\n", m->indent + INDENT, "", m->temp[n], start));
+}
+
+static const char *lane_suffix(DType t) { return t == DT_F64 ? "f64" : "f32"; }
+
+/* The array of lanes for a reduction or a total called `name`. */
+static const char *declare_lane_array(MapWriter *m, const char *name, DType t, const char *start)
+{
+    Arena *a = m->e->cx->scratch;
+    const bool zero = strcmp(start, "0") == 0;
+    const char *lanes = names_take(m->e, m->w->names, arena_printf(a, "%s_lanes", name));
+    statement(
+        m, arena_printf(a, "%s %s[RT_LANES]%s;", c_type(m->e, t), lanes, zero ? " = { 0 }" : ""));
+    if (!zero)
+        statement(m, arena_printf(a, "rt_set_lanes_%s(%s, %s);", lane_suffix(t), lanes, start));
+    return lanes;
+}
+
+/* Where the lane of this element is. */
+static const char *lane_at(MapWriter *m, const RowWork *r, const char *lanes)
+{
+    return arena_printf(m->e->cx->scratch, r->form == LANES_ONE ? "%s[%s]" : "%s[%s - block]",
+                        lanes, m->index[m->n_outer]);
+}
+
+/* After the loop: the lanes become what the reductions are. */
+static void fold_lanes(MapWriter *m, const RowWork *r)
+{
+    Arena *a = m->e->cx->scratch;
+    for (int i = 0; i < r->n_reduce; i++) {
+        const Value *v = value_at(m, r->reduce[i]);
+        const char *how = v->op == OP_SUM ? "sum" : v->op == OP_AMAX ? "max" : "min";
+        if (r->lanes[i])
+            statement(m,
+                      arena_printf(a, "const %s %s = rt_%s_lanes_%s(%s);", c_type(m->e, v->dtype),
+                                   m->temp[r->reduce[i]], how, lane_suffix(v->dtype), r->lanes[i]));
+    }
+    for (int i = 0; i < r->n_effect; i++)
+        if (r->total_lane[i])
+            statement(m, arena_printf(a, "%s += rt_sum_lanes_f64(%s);", m->total[r->effect[i]],
+                                      r->total_lane[i]));
 }
 
 /* The variables of the reductions; for the index of the largest, one for the largest as well. */
@@ -451,18 +532,26 @@ static void declare_reductions(MapWriter *m, const RowWork *r, const char **best
         const bool named = v->name && is_free(m, short_name(m, v->name));
         m->temp[n] = free_name(m, named ? v->name : plain);
         if (m->across)
-            declare_lanes(m, n);
+            declare_columns(m, n);
+        else if (r->form != LANES_NONE && has_lanes(v))
+            r->lanes[i] = declare_lane_array(m, m->temp[n], v->dtype, reduce_start(m, v, v->dtype));
         else
             statement(m, arena_printf(a, "%s %s = %s;", c_type(m->e, v->dtype), m->temp[n],
                                       place ? "0" : reduce_start(m, v, v->dtype)));
     }
+    for (int i = 0; r->form != LANES_NONE && i < r->n_effect; i++)
+        if (m->total[r->effect[i]]) {
+            const char *arg = m->w->arg[m->k->effects.at[r->effect[i]].access.arg];
+            r->total_lane[i] = declare_lane_array(m, arg, DT_F64, "0");
+        }
 }
 
-static void reduce_statement(MapWriter *m, int n, const char *best)
+/* lane: where it is added up, or NULL for the variable itself. */
+static void reduce_statement(MapWriter *m, int n, const char *lane, const char *best)
 {
     Arena *a = m->e->cx->scratch;
     const Value *v = value_at(m, n);
-    const char *to = m->temp[n];
+    const char *to = lane ? lane : m->temp[n];
     if (v->op == OP_SUM) {
         statement(m, arena_printf(a, "%s += %s;", to, code_of(m, v->in[0], true).text));
         return;
@@ -504,11 +593,8 @@ static const char *clauses(MapWriter *m, const RowWork *r)
     for (int k = 0; k < 3; k++) {
         Text list = text_new(m->e->cx->scratch);
         for (int i = 0; i < r->n_reduce; i++)
-            if (value_at(m, r->reduce[i])->op == kinds[k].op)
+            if (value_at(m, r->reduce[i])->op == kinds[k].op && !r->lanes[i])
                 text_add(&list, "%s%s", list.len ? ", " : "", m->temp[r->reduce[i]]);
-        for (int i = 0; kinds[k].op == OP_SUM && i < r->n_effect; i++)
-            if (m->total[r->effect[i]])
-                text_add(&list, "%s%s", list.len ? ", " : "", m->total[r->effect[i]]);
         if (list.len)
             text_add(&t, "%sreduction(%s:%s)", t.len ? " " : "", kinds[k].sign, list.at);
     }
@@ -597,34 +683,68 @@ void map_row_effects(MapWriter *m, int phase)
         map_loop(m, m->n_outer - 1, "block", "end", "RT_SIMD()", body);
 }
 
+/* The loop over the row, block by block. */
+static void loop_blocks(MapWriter *m, const char *from, const char *to, const char *pragma,
+                        const char *body)
+{
+    int64_t n;
+    const char *type = map_index_type(m, m->n_outer);
+    const bool even = dim_value(m->k->axis[m->n_outer], &n) && n % LANES == 0
+                      && strcmp(from, "0") == 0;
+    statement(m, emit_format(m->e, "for (%s block = %s; block < %s; block += RT_LANES) {", type,
+                             from, to));
+    m->indent += INDENT;
+    if (!even)
+        statement(m, emit_format(m->e, "const %s end = rt_min(block + RT_LANES, %s);", type, to));
+    map_loop(m, m->n_outer, "block", even ? "block + RT_LANES" : "end", pragma, body);
+    m->indent -= INDENT;
+    statement(m, "}");
+}
+
+/* The statements of one element, as the body of its loop. */
+static const char *row_body(MapWriter *m, const RowWork *r, const char *const *best)
+{
+    Inner x;
+    inner_open(m, &x, 1 + (m->across || r->form == LANES_BLOCKS));
+    for (int i = 0; i < r->n_reduce; i++)
+        count_uses(m, value_at(m, r->reduce[i])->in[0]);
+    for (int i = 0; i < r->n_effect; i++)
+        count_uses(m, m->k->effects.at[r->effect[i]].value);
+    declare_forced(m, r);
+    for (int i = 0; i < r->n_reduce; i++)
+        reduce_statement(m, r->reduce[i], r->lanes[i] ? lane_at(m, r, r->lanes[i]) : NULL, best[i]);
+    for (int i = 0; i < r->n_effect; i++)
+        write_effect(m, r->effect[i], r->total_lane[i] ? lane_at(m, r, r->total_lane[i]) : NULL);
+    return inner_close(m, &x);
+}
+
+static const char *row_pragma(MapWriter *m, const RowWork *r, const char *to)
+{
+    if (m->across || r->ordered)
+        return NULL;
+    if (!m->inside && r->n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1 && !r->form)
+        return arena_printf(m->e->cx->scratch, "RT_PARALLEL_SIMD(%s)", to);
+    return r->places ? NULL : arena_printf(m->e->cx->scratch, "RT_SIMD(%s)", clauses(m, r));
+}
+
 void map_row_loop(MapWriter *m, int phase, const char *from, const char *to)
 {
-    Arena *a = m->e->cx->scratch;
-    const RowWork r = work_of(m, phase);
-    const char **best = NEW_ARRAY(a, const char *, r.n_reduce + 1);
-    Inner x;
+    RowWork r = work_of(m, phase);
+    const char **best = NEW_ARRAY(m->e->cx->scratch, const char *, r.n_reduce + 1);
     if (!m->has_row || r.n_reduce + r.n_effect == 0)
         return;
+    choose_lanes(m, &r, strcmp(from, "0") == 0);
     declare_reductions(m, &r, best);
-    inner_open(m, &x, 1 + m->across);
-    for (int i = 0; i < r.n_reduce; i++)
-        count_uses(m, value_at(m, r.reduce[i])->in[0]);
-    for (int i = 0; i < r.n_effect; i++)
-        count_uses(m, m->k->effects.at[r.effect[i]].value);
-    declare_forced(m, &r);
-    for (int i = 0; i < r.n_reduce; i++)
-        reduce_statement(m, r.reduce[i], best[i]);
-    for (int i = 0; i < r.n_effect; i++)
-        write_effect(m, r.effect[i]);
-    const char *body = inner_close(m, &x), *pragma = NULL;
+    const char *body = row_body(m, &r, best);
     if (m->across) {
+        Inner x;
         inner_open(m, &x, 1);
         map_loop(m, m->n_outer - 1, "block", "end", "RT_SIMD()", body);
         body = inner_close(m, &x);
-    } else if (!m->inside && r.n_reduce == 0 && m->n_outer == 0 && m->k->n_phases == 1) {
-        pragma = arena_printf(a, "RT_PARALLEL_SIMD(%s)", to);
-    } else if (!r.places) {
-        pragma = arena_printf(a, "RT_SIMD(%s)", clauses(m, &r));
     }
-    map_loop(m, m->n_outer, from, to, pragma, body);
+    if (r.form == LANES_BLOCKS)
+        loop_blocks(m, from, to, row_pragma(m, &r, to), body);
+    else
+        map_loop(m, m->n_outer, from, to, row_pragma(m, &r, to), body);
+    fold_lanes(m, &r);
 }

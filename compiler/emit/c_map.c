@@ -8,7 +8,8 @@
  *   columns    sums over the outer axes alone: parallel over blocks of columns, rows in order
  *   chunks     sums over the outer axes or over everything, beside other work: RT_CHUNKS fixed
  *              ranges of rows, one partial result each, added up in order
- * so that no result depends on the number of threads.
+ * so that no result depends on the number of threads. Sums over a row go into lanes (c_body.c), so
+ * that none depends on what else its loop does either.
  */
 #include "emit/map.h"
 #include "op/op.h"

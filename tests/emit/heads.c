@@ -230,14 +230,12 @@ static void k6_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
             const int32_t a = targets[i];
             float max = -INFINITY;
             float sum = 0;
-            RT_SIMD(reduction(+:sum) reduction(max:max))
             for (int iv = 0; iv < V; iv++) {
                 const float b = logsumexp_a[i*V + iv];
                 max = rt_max(max, b);
                 sum += iv == a ? b : 0.0f;
             }
             float c = 0;
-            RT_SIMD(reduction(+:c))
             for (int iv = 0; iv < V; iv++)
                 c += rt_exp(logsumexp_a[i*V + iv] - max);
             const float d = max + rt_log(c);
@@ -391,14 +389,12 @@ static void k17_sum_loss(double *restrict sum_loss, const float *restrict loss_a
             const int32_t a = targets[i];
             float max = -INFINITY;
             float sum = 0;
-            RT_SIMD(reduction(+:sum) reduction(max:max))
             for (int iv = 0; iv < V; iv++) {
                 const float b = loss_a[i*V + iv];
                 max = rt_max(max, b);
                 sum += iv == a ? b : 0.0f;
             }
             float c = 0;
-            RT_SIMD(reduction(+:c))
             for (int iv = 0; iv < V; iv++)
                 c += rt_exp(loss_a[i*V + iv] - max);
             total_sum_loss += (double)(0 <= a ? max + rt_log(c) - sum : 0.0f);
@@ -419,9 +415,14 @@ static void k18_count_loss(double *restrict count_loss, const int32_t *restrict 
         const ptrdiff_t from = rt_chunk(B*T, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*T, chunk + 1, chunks);
         double total_count_loss = 0;
-        RT_SIMD(reduction(+:total_count_loss))
-        for (ptrdiff_t i = from; i < to; i++)
-            total_count_loss += (double)(float)(0 <= targets[i]);
+        double count_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++)
+                count_loss_lanes[i - block] += (double)(float)(0 <= targets[i]);
+        }
+        total_count_loss += rt_sum_lanes_f64(count_loss_lanes);
         part_count_loss[chunk] = total_count_loss;
     }
     *count_loss += rt_sum_chunks(part_count_loss, chunks);

@@ -208,14 +208,12 @@ static void k4_logsumexp(float *restrict logsumexp, double *restrict sum_loss,
             const int32_t a = label[ib];
             float max = -INFINITY;
             float sum = 0;
-            RT_SIMD(reduction(+:sum) reduction(max:max))
             for (int in = 0; in < N; in++) {
                 const float b = p_[ib*N + in];
                 max = rt_max(max, b);
                 sum += in == a ? b : 0.0f;
             }
             float c = 0;
-            RT_SIMD(reduction(+:c))
             for (int in = 0; in < N; in++)
                 c += rt_exp(p_[ib*N + in] - max);
             const float d = max + rt_log(c);
@@ -348,14 +346,12 @@ static void k11_sum_loss(double *restrict sum_loss, const float *restrict p_,
             const int32_t a = label[ib];
             float max = -INFINITY;
             float sum = 0;
-            RT_SIMD(reduction(+:sum) reduction(max:max))
             for (int in = 0; in < N; in++) {
                 const float b = p_[ib*N + in];
                 max = rt_max(max, b);
                 sum += in == a ? b : 0.0f;
             }
             float c = 0;
-            RT_SIMD(reduction(+:c))
             for (int in = 0; in < N; in++)
                 c += rt_exp(p_[ib*N + in] - max);
             total_sum_loss += (double)(0 <= a ? max + rt_log(c) - sum : 0.0f);
@@ -375,9 +371,14 @@ static void k12_count_loss(double *restrict count_loss, const int32_t *restrict 
         const ptrdiff_t from = rt_chunk(B, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B, chunk + 1, chunks);
         double total_count_loss = 0;
-        RT_SIMD(reduction(+:total_count_loss))
-        for (ptrdiff_t ib = from; ib < to; ib++)
-            total_count_loss += (double)(float)(0 <= label[ib]);
+        double count_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t ib = block; ib < end; ib++)
+                count_loss_lanes[ib - block] += (double)(float)(0 <= label[ib]);
+        }
+        total_count_loss += rt_sum_lanes_f64(count_loss_lanes);
         part_count_loss[chunk] = total_count_loss;
     }
     *count_loss += rt_sum_chunks(part_count_loss, chunks);

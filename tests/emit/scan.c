@@ -177,7 +177,6 @@ static void k6_sum_loss(float *restrict loss_a, double *restrict sum_loss, const
         for (ptrdiff_t row = from; row < to; row++) {
             const ptrdiff_t ib = row / T;
             const ptrdiff_t it = row % T;
-            RT_SIMD(reduction(+:total_sum_loss))
             for (int ih = 0; ih < H; ih++) {
                 const float a = s_[ib*H + it*B*H + ih] - y[ib*T*H + it*H + ih];
                 loss_a[ib*T*H + it*H + ih] = a;
@@ -268,7 +267,6 @@ static void k12_sum_loss(double *restrict sum_loss, const float *restrict s_,
         for (ptrdiff_t row = from; row < to; row++) {
             const ptrdiff_t ib = row / T;
             const ptrdiff_t it = row % T;
-            RT_SIMD(reduction(+:total_sum_loss))
             for (int ih = 0; ih < H; ih++) {
                 const float a = s_[ib*H + it*B*H + ih] - y[ib*T*H + it*H + ih];
                 total_sum_loss += (double)(a * a);

@@ -161,12 +161,10 @@ static void k2_h_norm_y(float *restrict h_norm_mu, float *restrict h_norm_rstd,
     RT_PARALLEL_FOR(1, B*C)
     for (ptrdiff_t ib = 0; ib < B; ib++) {
         float sum = 0;
-        RT_SIMD(reduction(+:sum))
         for (int ic = 0; ic < C; ic++)
             sum += z[ib*C + ic];
         const float a = sum / (float)C;
         float b = 0;
-        RT_SIMD(reduction(+:b))
         for (int ic = 0; ic < C; ic++) {
             const float h_norm_centred = z[ib*C + ic] - a;
             b += h_norm_centred * h_norm_centred;
@@ -215,12 +213,17 @@ static void k5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const
         const ptrdiff_t from = rt_chunk(B*C, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*C, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = z[i] - y[i];
-            loss_a[i] = a;
-            total_sum_loss += (double)(a * a);
+        double sum_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float a = z[i] - y[i];
+                loss_a[i] = a;
+                sum_loss_lanes[i - block] += (double)(a * a);
+            }
         }
+        total_sum_loss += rt_sum_lanes_f64(sum_loss_lanes);
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
@@ -308,7 +311,6 @@ static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float 
             const float a = h_norm_mu[ib];
             const float b = h_norm_rstd[ib];
             float d_h_norm_rstd = 0;
-            RT_SIMD(reduction(+:d_h_norm_rstd))
             for (int ic = 0; ic < C; ic++) {
                 const float c = d_h_norm_y[ib*C + ic];
                 const float h_norm_centred = z[ib*C + ic] - a;
@@ -317,7 +319,6 @@ static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float 
             }
             const float d = d_h_norm_rstd * (-0.5f * (b * b * b)) / (float)C * 2;
             float sum = 0;
-            RT_SIMD(reduction(+:sum))
             for (int ic = 0; ic < C; ic++)
                 sum += d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + d * (z[ib*C + ic] - a);
             const float e = sum / (float)C;
@@ -345,12 +346,10 @@ static void k11_h_norm_y(float *restrict h_norm_y, const float *restrict z,
     RT_PARALLEL_FOR(1, B*C)
     for (ptrdiff_t ib = 0; ib < B; ib++) {
         float sum = 0;
-        RT_SIMD(reduction(+:sum))
         for (int ic = 0; ic < C; ic++)
             sum += z[ib*C + ic];
         const float h_norm_mu = sum / (float)C;
         float a = 0;
-        RT_SIMD(reduction(+:a))
         for (int ic = 0; ic < C; ic++) {
             const float h_norm_centred = z[ib*C + ic] - h_norm_mu;
             a += h_norm_centred * h_norm_centred;
@@ -386,11 +385,16 @@ static void k13_sum_loss(double *restrict sum_loss, const float *restrict z,
         const ptrdiff_t from = rt_chunk(B*C, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*C, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = z[i] - y[i];
-            total_sum_loss += (double)(a * a);
+        double sum_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float a = z[i] - y[i];
+                sum_loss_lanes[i - block] += (double)(a * a);
+            }
         }
+        total_sum_loss += rt_sum_lanes_f64(sum_loss_lanes);
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);

@@ -132,14 +132,19 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
         const ptrdiff_t from = rt_chunk(B*O, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*O, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = rt_tanh(h_a[i]);
-            h[i] = a;
-            const float b = a - y[i];
-            loss_a[i] = b;
-            total_sum_loss += (double)(b * b);
+        double sum_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float a = rt_tanh(h_a[i]);
+                h[i] = a;
+                const float b = a - y[i];
+                loss_a[i] = b;
+                sum_loss_lanes[i - block] += (double)(b * b);
+            }
         }
+        total_sum_loss += rt_sum_lanes_f64(sum_loss_lanes);
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
@@ -196,11 +201,16 @@ static void k5_sum_loss(double *restrict sum_loss, const float *restrict h_a,
         const ptrdiff_t from = rt_chunk(B*O, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*O, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = rt_tanh(h_a[i]) - y[i];
-            total_sum_loss += (double)(a * a);
+        double sum_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float a = rt_tanh(h_a[i]) - y[i];
+                sum_loss_lanes[i - block] += (double)(a * a);
+            }
         }
+        total_sum_loss += rt_sum_lanes_f64(sum_loss_lanes);
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
