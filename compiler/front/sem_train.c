@@ -390,6 +390,8 @@ void sem_train(Sem *s, const Ast *train)
     read_settings(s, train, set);
     if (!set[train_word(setting_keys, "optimizer")])
         sem_optimizer_default(s);
+    if (!train && (set[1] || set[2])) /* by -D */
+        check_batch(s, set[1], set[2]);
     if (!train)
         return;
     t->present = true;

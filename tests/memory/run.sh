@@ -41,6 +41,7 @@ says dim-form 1 'write it as --dims NAME=SIZE, with a whole number from 1' $expl
 says dim-too-large 1 'T <= Tmax does not hold at the sizes of --dims' $explain --dims T=2000
 says dim-overflow 1 'the sizes overflow at these dims' $explain --dims B=2000000000
 says dim-not-set 0 'B = 16 (not set), T = 16 (not set)' "$g" --explain=memory tests/emit/scan.model
+says batch-without-block 0 'at B = 3, T = 16 (not set)' "$g" --explain=memory -D batch=3 tests/emit/scan.model
 says dims-alone 2 '--dims goes with --explain=memory' "$g" --emit=c --dims T=3 models/gpt2.model
 
 # ---- the plan against what is alive at once -----------------------------------------------------
