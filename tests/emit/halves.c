@@ -211,11 +211,16 @@ static void k5_loss_a(float *restrict loss_a, const rt_bf16 *restrict out_weight
         const ptrdiff_t from = rt_chunk(D*D, chunk, chunks);
         const ptrdiff_t to = rt_chunk(D*D, chunk + 1, chunks);
         double total_loss_a = 0;
-        RT_SIMD(reduction(+:total_loss_a))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float a = rt_of_bf16(out_weight[i]);
-            total_loss_a += (double)(a * a);
+        double loss_a_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float a = rt_of_bf16(out_weight[i]);
+                loss_a_lanes[i - block] += (double)(a * a);
+            }
         }
+        total_loss_a += rt_sum_lanes_f64(loss_a_lanes);
         part_loss_a[chunk] = total_loss_a;
     }
     *loss_a = (float)rt_sum_chunks(part_loss_a, chunks);
@@ -237,12 +242,17 @@ static void k6_sum_loss(float *restrict loss_b, double *restrict sum_loss,
         const ptrdiff_t from = rt_chunk(B*D, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*D, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float c = rt_of_bf16(out_y[i]) - y[i];
-            loss_b[i] = c;
-            total_sum_loss += (double)(c * c + b);
+        double sum_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float c = rt_of_bf16(out_y[i]) - y[i];
+                loss_b[i] = c;
+                sum_loss_lanes[i - block] += (double)(c * c + b);
+            }
         }
+        total_sum_loss += rt_sum_lanes_f64(sum_loss_lanes);
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
@@ -385,11 +395,16 @@ static void k17_sum_loss(double *restrict sum_loss, const rt_bf16 *restrict out_
         const ptrdiff_t from = rt_chunk(B*D, chunk, chunks);
         const ptrdiff_t to = rt_chunk(B*D, chunk + 1, chunks);
         double total_sum_loss = 0;
-        RT_SIMD(reduction(+:total_sum_loss))
-        for (ptrdiff_t i = from; i < to; i++) {
-            const float c = rt_of_bf16(out_y[i]) - y[i];
-            total_sum_loss += (double)(c * c + b);
+        double sum_loss_lanes[RT_LANES] = { 0 };
+        for (ptrdiff_t block = from; block < to; block += RT_LANES) {
+            const ptrdiff_t end = rt_min(block + RT_LANES, to);
+            RT_SIMD()
+            for (ptrdiff_t i = block; i < end; i++) {
+                const float c = rt_of_bf16(out_y[i]) - y[i];
+                sum_loss_lanes[i - block] += (double)(c * c + b);
+            }
         }
+        total_sum_loss += rt_sum_lanes_f64(sum_loss_lanes);
         part_sum_loss[chunk] = total_sum_loss;
     }
     *sum_loss += rt_sum_chunks(part_sum_loss, chunks);
