@@ -144,6 +144,7 @@ bad = check('compiler', ['compiler/**/*.c', 'grammar/*.[ly]'],
             '\n'.join(read(p) for p in tests('errors/*.err', 'lint/*.err')),
             quotes(tests('cli/run.sh', 'memory/run.sh', 'ir/*.c')))
 bad += check('runtime', ['runtime/**/*.[ch]'], '',
-             quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*', 'memory/run.sh', 'schedule/run.sh', 'replay/run.sh')))
+             quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*', 'memory/run.sh', 'schedule/run.sh', 'replay/run.sh',
+                          'rules/run.sh')))
 sys.exit(bad != 0)
 PY

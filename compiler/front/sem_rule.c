@@ -24,7 +24,7 @@ typedef struct {
     RuleArgs *args;
     Scope *known; /* the arguments as numbers: for conditions */
     VEC(State) states;
-    bool set_p, failed;
+    bool set_p, failed; /* p is set; a statement could not be read: names may lack for that */
     Text text;
 } Rule;
 
@@ -315,7 +315,6 @@ static void assign(Rule *r, const Ast *a)
     if (state)
         state->set = true;
     if (!e) {
-        r->failed = true;
         bind(r, name, thing_poison(s));
         return;
     }

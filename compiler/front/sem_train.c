@@ -367,6 +367,19 @@ static void read_settings(Sem *s, const Ast *train, const Ast *set[SETTINGS_MAX]
         }
 }
 
+/* Groups with a weight decay want an optimizer that has one. */
+static void check_group_decays(Sem *s)
+{
+    const CheckedTrain *t = &s->out->train;
+    for (int i = 0; i < t->updates.len; i++)
+        if (!isnan(t->updates.at[i].decay) && t->rule.name && !t->rule.decays) {
+            Diag *d = sem_error(s, t->updates.at[i].span, "optimizer %s has no weight decay",
+                                t->rule.name);
+            sem_note(s, d, t->rule.span, "%s is declared here", t->rule.name);
+            sem_hint(d, "an argument weight_decay gives it one, and `decay` to its body");
+        }
+}
+
 void sem_train(Sem *s, const Ast *train)
 {
     CheckedTrain *t = &s->out->train;
@@ -398,6 +411,7 @@ void sem_train(Sem *s, const Ast *train)
     t->span = train->span;
     check_batch(s, set[1], set[2]);
     sem_check_schedule(s, set[train_word(setting_keys, "steps")]);
+    check_group_decays(s);
     if (diag_count(s->cx))
         return;
     check_limits(s, set[3] ? set[3] : train);

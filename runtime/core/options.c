@@ -217,6 +217,8 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return m->train.clip > 0;
     if (strcmp(name, "clip-value") == 0)
         return m->train.clip_value > 0;
+    if (strcmp(name, "weight-decay") == 0)
+        return m->train.decays;
     if (strcmp(name, "loss-scale") == 0 || strncmp(name, "scale-", 6) == 0)
         return m->compute == RT_F16;
     return true;
@@ -231,6 +233,11 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
             "--%s: %s was compiled without clipping by %s\nhint: set %s in the train block of %s "
             "and compile again",
             name, m->name, clips ? "norm" : "value", clips ? "clip" : "clip_value", m->source);
+    if (strcmp(name, "weight-decay") == 0)
+        rt_fail(RT_EXIT_USAGE,
+                "--weight-decay: the optimizer of %s is %s, which has none\nhint: it is set in the "
+                "train block of %s; compile again",
+                m->name, rt_optimizer_name(&m->train), m->source);
     if (rt_schedule_owns(name))
         rt_fail(RT_EXIT_USAGE,
                 "--%s: the learning rate of %s is %s, which has none\nhint: the kind of "
@@ -336,6 +343,13 @@ __attribute__((noreturn)) static void fail_number(const RtOption *row, const cha
     char lo[40], hi[40];
     number_text(row->lo, lo);
     number_text(row->hi, hi);
+    if (!(row->hi > row->lo))
+        rt_fail(RT_EXIT_USAGE,
+                "--%s %s: the update was compiled for %s\nhint: set %s in the train block and "
+                "compile again",
+                row->name, text, lo, row->name);
+    if (row->hi >= 1e18 && row->lo <= -1e18)
+        rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s", row->name, text, kind);
     if (row->hi >= 1e18)
         rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %s or more", row->name, text, kind, lo);
     rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %s to %s", row->name, text, kind, lo, hi);
