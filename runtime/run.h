@@ -413,6 +413,10 @@ RtCheck *rt_check_create(const RtRun *run,
 void rt_check_free(RtCheck *check);
 void rt_check_begin(RtCheck *check);            /* an update; its inputs and parameters are there */
 void rt_check_micro(RtCheck *check, int micro); /* one of its micro-steps */
+/* Between begin and end a step is run that is not updated, with samples that are no fault: what is
+   infinite in it, is so in the steps to come without a report. */
+void rt_check_rehearse(RtCheck *check, bool begin);
+bool rt_check_finite(RtCheck *check, bool finite); /* is the update to be applied? */
 /* Lines about the first value of the update that is not finite, without the last line end. */
 const char *rt_check_report(const RtCheck *check);
 

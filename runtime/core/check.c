@@ -25,7 +25,10 @@ typedef struct { /* a value of the micro-step in work */
 
 struct RtCheck {
     const RtRun *run;
-    bool trace; /* a line for each value */
+    bool trace;                 /* a line for each value */
+    bool rehearsing, rehearsed; /* another step, to see what is infinite there; it was finite */
+    Seen *usual;                /* of that step: values with infinite elements and no nan */
+    ptrdiff_t n_usual;
     int micro;
     ptrdiff_t at[RT_MAX_STACKS]; /* repetition of the loops in work */
     Seen *seen;
@@ -304,6 +307,32 @@ static void print(const RtCheck *c, const Seen *seen)
     fprintf(stderr, "\n");
 }
 
+/* -inf of a mask before a softmax, say: finite steps have it too. */
+static bool is_usual(const RtCheck *c, const Seen *seen)
+{
+    for (ptrdiff_t i = 0; c->rehearsed && seen->range.n_nan == 0 && i < c->n_usual; i++)
+        if (c->usual[i].step == seen->step && strcmp(c->usual[i].name, seen->name) == 0)
+            return true;
+    return false;
+}
+
+/* The first value that is not finite, and all that is known of it. */
+static void tell_first(RtCheck *c, const Seen *seen)
+{
+    const RtStepRow *step = seen->step;
+    const ptrdiff_t rows = batch_rows(c->run);
+    tell(c, "the first value that is not finite: %s", seen->name);
+    tell_loops(c, step);
+    tell(c, ", %s: %s, step %d of the emitted file", step->backward ? "backward" : "forward",
+         step->where ? step->where : "", step->number);
+    if (c->run->micro_steps > 1)
+        tell(c, ", micro-step %d of %d", c->micro + 1, c->run->micro_steps);
+    tell(c, "\n  %s\n  ", step->how ? step->how : seen->name);
+    tell_bad(c, &seen->range, c->run->state->samples + c->micro * rows,
+             along_batch(c->run->model, seen->name) ? rows : 0);
+    tell_reads(c, step);
+}
+
 void rt_check_values(RtCheck *c, int step, const char *name, RtType type, const void *at,
                      const RtGrid *g)
 {
@@ -313,22 +342,12 @@ void rt_check_values(RtCheck *c, int step, const char *name, RtType type, const 
     Seen seen = { .step = row_of(m, step), .name = name };
     seen.range = range_of(type == RT_BF16 ? m->compute : type, at, g);
     memcpy(seen.at, c->at, sizeof seen.at);
-    if (c->trace)
+    if (c->trace && !c->rehearsing)
         print(c, &seen);
-    keep(c, &seen);
-    if (c->report || seen.range.first < 0)
-        return;
-    tell(c, "the first value that is not finite: %s", name);
-    tell_loops(c, seen.step);
-    tell(c, ", %s: %s, step %d of the emitted file", seen.step->backward ? "backward" : "forward",
-         seen.step->where ? seen.step->where : "", step);
-    if (m->n_steps > 0 && c->run->micro_steps > 1)
-        tell(c, ", micro-step %d of %d", c->micro + 1, c->run->micro_steps);
-    tell(c, "\n  %s\n  ", seen.step->how ? seen.step->how : name);
-    const ptrdiff_t rows = batch_rows(c->run);
-    tell_bad(c, &seen.range, c->run->state->samples + c->micro * rows,
-             along_batch(m, name) ? rows : 0);
-    tell_reads(c, seen.step);
+    if (!c->rehearsing || (seen.range.n_inf > 0 && seen.range.n_nan == 0))
+        keep(c, &seen);
+    if (!c->rehearsing && !c->report && seen.range.first >= 0 && !is_usual(c, &seen))
+        tell_first(c, &seen);
 }
 
 void rt_check_repetition(RtCheck *c, int depth, ptrdiff_t i)
@@ -347,10 +366,28 @@ RtCheck *rt_check_create(const RtRun *run, bool trace)
     return c;
 }
 
+void rt_check_rehearse(RtCheck *c, bool begin)
+{
+    c->rehearsing = begin;
+    if (begin)
+        return;
+    c->usual = c->seen;
+    c->n_usual = c->n_seen;
+    c->seen = NULL;
+    c->n_seen = c->cap = 0;
+}
+
+bool rt_check_finite(RtCheck *c, bool finite)
+{
+    c->rehearsed = c->rehearsing ? finite : c->rehearsed;
+    return finite && !c->rehearsing;
+}
+
 void rt_check_free(RtCheck *c)
 {
     if (!c)
         return;
+    rt_free(c->usual);
     rt_free(c->seen);
     rt_free(c->before);
     rt_free(c->report);
@@ -402,10 +439,15 @@ void rt_check_begin(RtCheck *c)
     c->report_len = 0;
 }
 
+/* All that lies in the arena is of no use any more: made nan, so that a value that was not written
+   is found where it is read. */
 void rt_check_micro(RtCheck *c, int micro)
 {
+    const RtModel *m = c->run->model;
+    if (m->arena_bytes)
+        memset(c->run->arena, 0xff, m->arena_bytes(c->run->dims, RT_ENTRY_TRAIN));
     c->micro = micro;
-    c->n_seen = 0;
+    c->n_seen = c->rehearsing ? c->n_seen : 0;
     memset(c->at, 0, sizeof c->at);
 }
 

@@ -139,7 +139,14 @@ static const char *look(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
     const RtState before = *state;
+    const int64_t batch = state->opt->train.batch;
     RtCheck *check = rt_check_create(run, state->opt->trace);
+    state->check = check;
+    rt_check_rehearse(check, true); /* with the samples before, or those behind */
+    state->samples += state->samples >= batch ? -batch : batch;
+    run->model->step(run, s);
+    rt_check_rehearse(check, false);
+    *state = before;
     state->check = check;
     run->model->step(run, s);
     *state = before;

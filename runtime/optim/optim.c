@@ -183,7 +183,7 @@ void rt_finite_and_norm(RtRun *run, RtStep *s)
     for (int i = 0; i < run->model->n_slots; i++)
         if (run->model->slots[i].weight != 0 && !isfinite(s->sum[i]))
             finite = false;
-    s->finite = finite;
+    s->finite = s->check ? rt_check_finite(s->check, finite) : finite;
     s->factor = 1;
 }
 
