@@ -65,3 +65,13 @@ if "$asan/gradcc" $small -D rate=0.1 --cflags "$flags" "$root/models/chargpt.mod
 else
     echo "not ok sanitize/program: $(tail -n 1 build.log)"
 fi
+# A step that is not finite: kept, looked at, replayed.
+sed 's/wanted = y/wanted = log(y)/' "$root/tests/replay/faults.model" > fault.model
+awk 'BEGIN { for (i = 0; i < 40; i++) printf "0.%d,0.2,0.%d,0.1,%d\n", i, 40 - i, i == 7 ? 0 : 1 }' > faults.csv
+if "$asan/gradcc" -w --cflags "$flags" fault.model -o fault > build.log 2>&1; then
+    clean sanitize/nonfinite ./fault --accumulate 2 && clean sanitize/replay ./fault --replay auto --trace &&
+        grep -q 'the gradient is that of the run' out && clean sanitize/skip ./fault --nonfinite skip --out skip &&
+        echo "ok sanitize/replay"
+else
+    echo "not ok sanitize/replay: $(tail -n 1 build.log)"
+fi
