@@ -23,6 +23,7 @@ trains() {
         bad "$name" "$(head -n 1 log)"; return
     fi
     ./"$name" --out "$name.60" --save 25 > log 2>&1 || { bad "$name" "$(tail -n 1 log)"; return; }
+    grep -q 'bytes allocated, as planned' log || bad "$name-planned" "$(grep '^memory' log)"
     grep -q "^update   ${1%%-*}, " log || bad "$name-told" "$(grep '^update' log)"
     loss=$(last train/loss "$name.60/metrics.jsonl")
     if awk "BEGIN { exit !(${loss:-9} < $4) }"; then ok "$name"; else bad "$name" "loss ${loss:-none}"; fi
@@ -42,8 +43,9 @@ muon='optimizer=muon(lr: 0.05)' large="-D F=64 -D batch=2 -D clip=0"
 if "$g" $large -D "$muon" "$here/net.model" -o large 2> log && ./large --out none > said; then
     "$g" --explain=memory $large -D "$muon" "$here/net.model" > plan
     grep -q "more for the update's products" plan && ok larger-arena || bad larger-arena "$(grep arena plan | head -n 1)"
-    took=$(sed -n 's/^memory .*: \(.*\); .*/\1/p' said)
-    tr -s ' ' < plan | grep -q "^ total .* $took " && ok larger-arena-total || bad larger-arena-total "$took; $(grep total plan)"
+    took=$(sed -n 's/^memory .*, arena \([^,]*\),.*/\1/p' said)
+    tr -s ' ' < plan | grep -q "^ arena .* $took " && grep -q 'bytes allocated, as planned' said &&
+        ok larger-arena-planned || bad larger-arena-planned "$took; $(grep arena plan | head -n 1); $(grep '^memory' said)"
 else bad larger-arena "$(tail -n 1 log said)"; fi
 "$g" --emit=c $large -D "$muon" "$here/net.model" > large.c
 grep -q 'products take 2.37e+07 FLOP per update and work in the arena' large.c && ok says-flops ||
