@@ -94,7 +94,7 @@ int program_states(const Program *p, const int64_t *dims, OptimizerState state[P
         return p->train.states.len;
     }
     state[0] = (OptimizerState){ "m", flat };
-    state[1] = (OptimizerState){ "v", squares };
+    state[1] = (OptimizerState){ p->train.optimizer == OPT_MUON ? "v_adamw" : "v", squares };
     return 2;
 }
 

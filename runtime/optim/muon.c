@@ -79,7 +79,7 @@ static int squares_shape(const RtModel *m, const RtParam *q, ptrdiff_t shape[RT_
 int rt_muon_states(RtStateTensor state[RT_MAX_STATES])
 {
     state[MOMENTUM] = (RtStateTensor){ .name = "m" };
-    state[SQUARES] = (RtStateTensor){ .name = "v", .shape = squares_shape };
+    state[SQUARES] = (RtStateTensor){ .name = "v_adamw", .shape = squares_shape };
     return 2;
 }
 

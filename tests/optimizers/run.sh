@@ -72,3 +72,11 @@ for p in fp32 fp64 bf16; do
     trains muon 'muon(lr: 0.05, adamw_factor: 0.2, except: "head.*")' $p 0.5
     trains muon-rms 'muon(lr: 0.04, adjust: rms, nesterov: false)' $p 0.5
 done
+
+# Another optimizer has no use for these states, and says so before it reads them.
+for pair in "muon lamb" "lamb adafactor" "adafactor muon"; do
+    set -- $pair
+    ./$2-fp32 --resume $1-fp32.60 --steps 61 --out other > said 2>&1
+    if [ $? = 1 ] && grep -q "trained with $1; this program has $2, which keeps another state" said; then ok "$1-is-not-$2"
+    else bad "$1-is-not-$2" "$(tail -n 1 said)"; fi
+done
