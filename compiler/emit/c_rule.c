@@ -20,6 +20,8 @@ typedef struct {
     bool *used;              /* arguments that are read as numbers */
     Map *varies;             /* Node -> "" if it depends on elements */
     Map *uses;               /* Node -> how often it is an operand, boxed */
+    Map *in_numbers;         /* Node -> how often it is an operand of numbers, boxed */
+    Map *prepared;           /* nodes of numbers that were looked at */
     Map *constant, *inverse; /* Node -> name of it, of 1 / it, before the loop */
     Map *local;              /* Node -> name in the loop */
     Map *want;               /* Node -> the name it should have there */
@@ -59,6 +61,12 @@ static void look(RuleWriter *w, const Node *n)
     }
     if (varies)
         map_set(w->varies, n, (void *)(uintptr_t)1);
+    for (int i = 0; !varies && i < n->n_in; i++) {
+        int *times = map_get(w->in_numbers, n->in[i]);
+        if (!times)
+            map_set(w->in_numbers, n->in[i], times = NEW(w->e->cx->scratch, int));
+        ++*times;
+    }
 }
 
 /* Elements and constants have the type of the parameters; the graph has that of numbers. */
@@ -75,15 +83,29 @@ static bool is_literal(const Node *n)
     return n->op == OP_CONST || n->op == OP_DIM;
 }
 
-static void mark_used(RuleWriter *w, const Node *n)
+/* ---- before the loop ------------------------------------------------------------------------ */
+
+/* Marks the numbers that n is made of as read, and computes what it needs more than once. */
+static void prepare(RuleWriter *w, const Node *n)
 {
+    Emitter *e = w->e;
+    if (map_get(w->prepared, n))
+        return;
+    map_set(w->prepared, n, (void *)(uintptr_t)1);
     if (n->op == OP_ARG)
         w->used[n->attr.index] = true;
     for (int i = 0; i < n->n_in; i++)
-        mark_used(w, n->in[i]);
+        prepare(w, n->in[i]);
+    const int *times = map_get(w->in_numbers, n);
+    if (n->n_in == 0 || !times || *times < 2)
+        return;
+    const Code c = code_scalar(e, "the optimizer", n);
+    const char *name = names_take(e, w->names, n->name ? n->name : "n1");
+    emit_statement(&w->numbers, INDENT,
+                   emit_format(e, "const %s %s = %s;",
+                               n->types[0]->dtype == DT_BOOL ? "bool" : "double", name, c.text));
+    map_set(e->shared, n, (void *)(uintptr_t)name);
 }
-
-/* ---- before the loop ------------------------------------------------------------------------ */
 
 /* The name of n, or of 1 / n, as a constant of the loop. */
 static const char *constant(RuleWriter *w, const Node *n, bool inverse)
@@ -94,7 +116,7 @@ static const char *constant(RuleWriter *w, const Node *n, bool inverse)
     const bool real = dtype_is_real(t);
     if (name)
         return name;
-    mark_used(w, n);
+    prepare(w, n);
     Code c = code_scalar(e, "the optimizer", n);
     if (n->op == OP_ARG && t == DT_F64 && !inverse)
         return w->number[n->attr.index];
@@ -307,12 +329,15 @@ void c_rule(Emitter *e)
                      .names = names_new(e, e->file),
                      .varies = map_new(a),
                      .uses = map_new(a),
+                     .in_numbers = map_new(a),
+                     .prepared = map_new(a),
                      .constant = map_new(a),
                      .inverse = map_new(a),
                      .local = map_new(a),
                      .want = map_new(a),
                      .numbers = text_new(a),
                      .body = text_new(a) };
+    e->shared = map_new(a);
     name_arguments(&w);
     write_body(&w);
     write_comment(&w);
@@ -324,4 +349,5 @@ void c_rule(Emitter *e)
     if (map_get(w.uses, rule->graph->args.at[RULE_G]))
         text_add(e->out, "        const %s %s = factor * d_p[i];\n", e->real, w.number[RULE_G]);
     text_add(e->out, "%s    }\n}\n\n", w.body.at);
+    e->shared = NULL;
 }

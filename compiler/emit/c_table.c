@@ -349,6 +349,9 @@ Code code_scalar(Emitter *e, const char *what, const Node *n)
 {
     Code in[4];
     int64_t v;
+    const char *name = e->shared ? map_get(e->shared, n) : NULL;
+    if (name)
+        return code_plain(name);
     switch (n->op) {
     case OP_CONST: return code_literal(e, n->attr.value, DT_F64);
     case OP_MEAN: return code_plain(emit_format(e, "mean[S_%s]", e->slot[n->attr.index]));

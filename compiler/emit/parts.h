@@ -41,6 +41,7 @@ typedef struct {
     Map *field;                   /* arena Buffer -> its name in the plan struct */
     Map *call_dims;               /* Kernel -> KernelHead */
     const char *const *arg;       /* in code_scalar: names of the graph's arguments */
+    Map *shared;                  /* the same: Node -> name of what is computed already; or NULL */
     Map *group_list;              /* "0, 1, 1", groups of repetitions -> its array */
     Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
     VEC(StepRow) steps; /* of training */

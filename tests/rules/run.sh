@@ -118,3 +118,13 @@ for option in $(sed -n 's/^{ "\([a-z-]*\)", .*/\1/p' $root/runtime/core/options.
         missed="$missed $option"
 done
 [ "$missed" = " weight_decay" ] && ok options-are-taken || bad options-are-taken "argument$missed"
+
+# What numbers share is computed once, however deep they are nested.
+{ sed '/^train/,$d' rule.model
+  echo 'optimizer deep(lr, beta = 0.99) {'; echo '    a0 = 1 - beta^t; b0 = g'
+  for i in $(seq 0 39); do echo "    a$((i + 1)) = a$i * a$i; b$((i + 1)) = b$i * b$i"; done
+  echo '    p = p - lr * a40 * b40 / (1 + a39)'; echo '}'
+  sed -n '/^train/,$p' rule.model | sed 's/adamw(/deep(/'; } > "$work/deep.model"
+if timeout 60 "$GRADCC" --emit=c "$work/deep.model" > "$work/deep.c" 2> "$work/err" &&
+    [ "$(grep -c 'rt_pow(beta, t)' "$work/deep.c")" = 1 ]; then ok numbers-once
+else bad numbers-once "$(head -n 1 "$work/err")"; fi
