@@ -77,7 +77,9 @@ static int64_t fixed_bytes(const Program *p)
     int64_t reals = (p->train.ema > 0 ? 3 : 2) * params;
     for (int i = program_states(p, dims, state) - 1; i >= 0; i--)
         reals += state[i].elems;
-    const int64_t kept = halves > 0 ? -2 * halves : narrow ? 2 * params : 0;
+    int64_t kept = halves > 0 ? -2 * halves : narrow ? 2 * params : 0;
+    if (halves > 0 && p->train.ema > 0) /* and the average as they are kept */
+        kept += params * dtype_bytes(p->real) - 2 * halves;
     return reals * dtype_bytes(p->real) + kept + rows;
 }
 

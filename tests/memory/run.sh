@@ -98,6 +98,8 @@ for precision in fp32 bf16 fp16 fp64; do
     planned chargpt-$precision models/chargpt.model "-D V=12 --precision=$precision" \
         "--data $work/text --steps 3 --batch 6 --accumulate 2 --eval 2 --save 2 --ema 0.9"
 done
+planned chargpt-masterless models/chargpt.model "-D V=12 --precision=bf16 --masters=none" \
+    "--data $work/text --steps 3 --batch 6 --accumulate 2 --eval 2 --save 2 --ema 0.9"
 small="-D V=256 -D C=96 -D H=3 -D L=2 --head-rows=48"
 for precision in fp32 bf16; do
     planned gpt2-$precision models/gpt2.model "$small --precision=$precision" \
