@@ -75,3 +75,17 @@ if "$asan/gradcc" -w --cflags "$flags" fault.model -o fault > build.log 2>&1; th
 else
     echo "not ok sanitize/replay: $(tail -n 1 build.log)"
 fi
+# Optimizers that work on whole tensors: training, and going on with the states they keep.
+awk 'BEGIN { for (i = 0; i < 90; i++) printf "0.%d,0.2,0.%d,%d,%d\n", i, 90 - i, i % 5, i % 3 }' > net.csv
+for optimizer in 'lamb(lr: 0.01)' 'adafactor(lr: 0.01)' 'muon(lr: 0.01, except: "head.*")'; do
+    name=${optimizer%%(*}
+    if "$asan/gradcc" -D "optimizer=$optimizer" -D clip_value=0.1 -D ema=0.9 --cflags "$flags" \
+            "$root/tests/optimizers/net.model" -o "$name" > build.log 2>&1; then
+        clean "sanitize/$name" "./$name" --out "$name.run" --steps 4 &&
+            clean "sanitize/$name-resume" "./$name" --out "$name.run" --steps 8 --resume auto &&
+            { grep -q 'as planned' out && echo "ok sanitize/$name" ||
+                echo "not ok sanitize/$name: $(tail -n 1 err)"; }
+    else
+        echo "not ok sanitize/$name: $(tail -n 1 build.log)"
+    fi
+done
