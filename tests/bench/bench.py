@@ -13,11 +13,11 @@ import json
 import os
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
-import random
 from pathlib import Path
+
+from tokens import write_tokens
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -39,15 +39,6 @@ CASES = {
     "nanogpt": dict(model="gpt2.model", flags=["C=128", "H=4", "L=4", "V=65", "Tmax=64"], vocab=65,
                     sizes="65,128,4,4,64", torch=["conv1d=1", "bias=1"], B=12, T=64, steps=200),
 }
-
-
-def write_tokens(path, vocab, count):
-    """Random tokens in llm.c's format: 256 int32 of header, then uint16."""
-    rng = random.Random(1)
-    header = [20240520, 1, count] + [0] * 253
-    data = struct.pack("<256i", *header)
-    data += struct.pack(f"<{count}H", *(rng.randrange(vocab) for _ in range(count)))
-    path.write_bytes(data)
 
 
 # What gradcc is told in a variant.
