@@ -337,6 +337,8 @@ static void explain_totals(Text *out, const Program *p)
     text_add(out, "memory: %s, of which %s arena (auto %s, none %s)\n",
              bytes_text(cx, (double)(r->fixed + r->arena)), bytes_text(cx, (double)r->arena),
              bytes_text(cx, (double)r->arena_auto), bytes_text(cx, (double)r->arena_none));
+    if (r->kind == RECOMPUTE_BUDGET && r->budget - r->fixed >= r->arena_auto)
+        text_put(out, "the budget is no limit: recompute = auto meets it\n");
 }
 
 void recompute_explain(Text *out, const Program *p)

@@ -150,3 +150,9 @@ for unit in 'budget(2.9 MiB)' 'budget(3040871)' 'budget(2969.6KiB)'; do
         echo "not ok recompute/unit $unit: not read as 2.9 MiB"
     fi
 done
+if explained 'budget(1 GiB)' | grep -q '^the budget is no limit: recompute = auto meets it$' &&
+    ! grep -q 'no limit' <<< "$told"; then
+    echo "ok recompute/no-limit"
+else
+    echo "not ok recompute/no-limit: a budget above what auto needs is not called so"
+fi
