@@ -19,8 +19,8 @@ static const char how_to_read[] =
     " *   (+)=         the first write of an update replaces, later ones add\n"
     " * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are\n"
     " * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,\n"
-    " * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes\n"
-    " * no bit. */\n"
+    " * or by blocks of RT_COLUMNS columns, each by one thread; sums over a row in RT_LANES\n"
+    " * sums side by side. So neither threads nor what else a loop does change a bit. */\n"
     "\n";
 
 static void mark_kernels(Map *used, const Steps *steps)

@@ -159,8 +159,8 @@ static EvalPlan halves_eval_plan(Dims n)
  *   (+)=         the first write of an update replaces, later ones add
  * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
  * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
- * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes
- * no bit. */
+ * or by blocks of RT_COLUMNS columns, each by one thread; sums over a row in RT_LANES
+ * sums side by side. So neither threads nor what else a loop does change a bit. */
 
 /* x_2[B,D] = x[B,D]                              halves.model:12 */
 static void k1_x_2(rt_bf16 *restrict x_2, const float *restrict x, ptrdiff_t B)

@@ -145,8 +145,8 @@ static EvalPlan double__eval_plan(Dims n)
  *   (+)=         the first write of an update replaces, later ones add
  * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
  * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
- * or by blocks of RT_COLUMNS columns, each by one thread; so the number of threads changes
- * no bit. */
+ * or by blocks of RT_COLUMNS columns, each by one thread; sums over a row in RT_LANES
+ * sums side by side. So neither threads nor what else a loop does change a bit. */
 
 /* restrict[B,int_max] = float[B,int_max] @ restrict_weight[int_max,int_max]' + restrict_bias
  * names.model:9 */
