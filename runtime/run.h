@@ -426,8 +426,8 @@ const char *rt_check_report(const RtCheck *check);
    0, or -1 after a warning. */
 int rt_capsule_save(RtRun *run, const RtState *before, const RtStep *s, const RtMeans *means,
                     const char *dir);
-/* Names of parameters whose gradient is not finite, the first three. */
-const char *rt_bad_parameters(const RtRun *run);
+/* Names of parameters whose gradient is not finite, the first three; allocated. */
+char *rt_bad_parameters(const RtRun *run);
 /* Runs the step to come once more, each value looked at: the report. It must not have been finite;
    what it changes this time is of no use any more. */
 const char *rt_replay_report(RtRun *run);

@@ -24,7 +24,7 @@ enum { CAPSULE_VERSION = 1, CAPSULE_MAX = 64 << 20, SAMPLES_LISTED = 65536 };
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-const char *rt_bad_parameters(const RtRun *run)
+char *rt_bad_parameters(const RtRun *run)
 {
     const RtModel *m = run->model;
     char name[RT_NAME_TEXT], text[4 * RT_NAME_TEXT];
@@ -48,7 +48,7 @@ const char *rt_bad_parameters(const RtRun *run)
         }
     if (found > 3)
         snprintf(text + at, sizeof text - at, " and %d more", found - 3);
-    return found == 0 ? "none" : rt_keep(rt_printf("%s", text));
+    return rt_printf("%s", found == 0 ? "none" : text);
 }
 
 static uint64_t gradient_hash(const RtRun *run)
@@ -105,7 +105,9 @@ static char *capsule_text(const RtRun *run, const RtStep *s, const RtMeans *mean
     json_object_set_new(root, "loss_scale", json_real(s->scale));
     json_object_set_new(root, "threads", json_integer(state->opt->threads));
     json_object_set_new(root, "products", json_string(rt_products_name(products)));
-    json_object_set_new(root, "bad_parameters", json_string(rt_bad_parameters(run)));
+    char *bad = rt_bad_parameters(run);
+    json_object_set_new(root, "bad_parameters", json_string(bad));
+    rt_free(bad);
     json_object_set_new(root, "gradient_hash", hex(gradient_hash(run)));
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
@@ -288,7 +290,7 @@ static int report(RtRun *run, const Capsule *capsule)
     const bool same = gradient_hash(run) == capsule->hash;
     const RtMeans means = rt_run_means(run->model, &s);
     printf("%s\nthe loss is %g, gradients that are not finite: %s\n", first,
-           isnan(means.loss) ? fabs(means.loss) : means.loss, rt_bad_parameters(run));
+           isnan(means.loss) ? fabs(means.loss) : means.loss, rt_keep(rt_bad_parameters(run)));
     printf("%s\n", same ? "the gradient is that of the run, bit for bit"
                         : "the gradient is not that of the run, bit for bit");
     if (s.finite)

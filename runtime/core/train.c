@@ -27,6 +27,7 @@ typedef struct {
     int64_t validated, saved; /* last step that was, -1 = none */
     double val_loss;
     int failures;           /* of saving, in a row */
+    const char *crash;      /* where that is kept, NULL = not yet needed */
     bool skipping;          /* the step before was skipped */
     double capsule_seconds; /* spent on saving states before skipped steps */
     bool locked;            /* the run directory is ours */
@@ -385,16 +386,17 @@ static const char *save_capsule(Train *t, const RtState *before, const RtStep *s
 {
     if (!t->dir)
         return NULL;
-    const char *dir = rt_keep(rt_printf("%s/crash", t->dir));
-    make_directories(dir);
-    return rt_capsule_save(t->run, before, s, means, dir) == 0 ? dir : NULL;
+    if (!t->crash)
+        t->crash = rt_keep(rt_printf("%s/crash", t->dir));
+    make_directories(t->crash);
+    return rt_capsule_save(t->run, before, s, means, t->crash) == 0 ? t->crash : NULL;
 }
 
 __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
                                                      const RtMeans *means)
 {
     RtState *state = t->run->state;
-    const char *bad = rt_bad_parameters(t->run), *dir = save_capsule(t, state, s, means);
+    const char *bad = rt_keep(rt_bad_parameters(t->run)), *dir = save_capsule(t, state, s, means);
     const char *again = dir ? rt_keep(rt_printf("\nhint: %s --replay %s runs that step again; "
                                                 "--trace prints every value",
                                                 shell_word(t->o->program), shell_word(dir)))
