@@ -102,3 +102,21 @@ says generate "The" ./none generate --out none.run --prompt The --tokens 8
 if [ $? = 1 ] && ./none --out boom --replay boom/crash > replay.log 2>&1 &&
     grep -qE 'reads h.0.attn.c_attn.weight: from -[0-9.]+e\+(19|20) to [0-9.]+e\+(19|20)$' replay.log; then ok replay
 else bad replay "$(tail -n 1 boom.log) $(grep -m1 reads replay.log)"; fi
+
+# Every optimizer that works element by element, one of the model's own too, goes through the same
+# rounding; a group that stays does.
+awk 'BEGIN { srand(1); for (i = 0; i < 300; i++) { a = rand(); b = rand(); c = rand(); d = rand()
+    printf "%.4f,%.4f,%.4f,%.4f,%.4f\n", a, b, c, d, a - b + c * d } }' > signs.csv
+for rule in turn sgd adam adamw lion rmsprop adagrad; do
+    rate=3e-3; [ $rule != turn ] || rate=1e-3        # signs turn about the minimum
+    sed "s/= turn(lr: 1e-3)/= $rule(lr: $rate)/" "$here/signs.model" > one.model
+    "$GRADCC" one.model -o one >&2 && "$GRADCC" --masters=fp32 one.model -o two >&2 || { bad $rule compiles; continue; }
+    ./one --out $rule.run --save 100 > one.log 2>&1 && ./two --out none > two.log 2>&1 &&
+        ./one --resume $rule.run/step-00000100 --out $rule.again > again.log 2>&1 ||
+        { bad $rule "$(tail -n 1 one.log two.log again.log)"; continue; }
+    a=$(sed -n 's/^done .*training loss //p' one.log) b=$(sed -n 's/^done .*training loss //p' two.log)
+    if ! awk "BEGIN { a = ${a:-1}; b = ${b:-9}; exit !((a - b)^2 < 0.01 * b * b) }"; then bad $rule "loss $a, with masters $b"
+    elif ! cmp -s $rule.run/step-00000200/model.safetensors $rule.again/step-00000200/model.safetensors; then
+        bad $rule "a resumed run ends elsewhere"
+    else ok $rule; fi
+done
