@@ -289,6 +289,18 @@ static void compare(Search *s, bool report)
         r->arena_none = s->trial->train(s->trial->user, &all, NULL).arena;
 }
 
+/* What blocks would come to, for the hint of a program that does not fit. */
+static void try_blocks(Program *p, const RecomputeTrial *trial)
+{
+    const KeepChoice carry = { .rule = KEEP_CARRY };
+    const Graph *g = p->train_graph;
+    bool loops = false;
+    for (int i = 0; i < g->nodes.len; i++)
+        loops = loops || g->nodes.at[i]->op == OP_LOOP;
+    if (loops && p->recompute.kind != RECOMPUTE_BLOCKS)
+        p->recompute.arena_blocks = trial->train(trial->user, &carry, NULL).arena;
+}
+
 bool recompute_choose(Program *p, const RecomputeTrial *trial, bool report, KeepChoice *choice)
 {
     static const KeepRule rules[] = { KEEP_CHEAP, KEEP_ALL, KEEP_CARRY, KEEP_PRICE };
@@ -296,6 +308,8 @@ bool recompute_choose(Program *p, const RecomputeTrial *trial, bool report, Keep
     Search s = { .p = p, .trial = trial, .room = INT64_MAX, .best.rule = rules[r->kind] };
     bool better;
     *choice = s.best;
+    if (p->train_graph)
+        try_blocks(p, trial);
     if (!p->train_graph || (!report && r->kind == RECOMPUTE_AUTO))
         return true;
     r->fixed = fixed_bytes(p);

@@ -303,6 +303,7 @@ typedef struct {
     RtType real;           /* of parameters, gradients, optimizer state: RT_F32 or RT_F64 */
     RtType compute;        /* RT_BF16, RT_F16: products read a 16-bit copy; else no copy */
     const char *recompute; /* what is computed again to save memory, in a sentence, or NULL */
+    double blocks;         /* compiled with --recompute=blocks, about this part of the arena */
     const RtDim *dims;
     int n_dims;
     const RtParam *params;

@@ -6,6 +6,7 @@
 #include "emit/parts.h"
 #include "op/op.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *where(Emitter *e, Span at)
@@ -490,6 +491,16 @@ static void write_train(Emitter *e)
     text_add(o, "        .where = %s,\n    },\n", where(e, t->span));
 }
 
+/* What recompute = blocks would leave of the arena, where that is less. */
+static double blocks_share(const Emitter *e)
+{
+    const int64_t blocks = e->p->recompute.arena_blocks;
+    const double share = e->kp->train && e->kp->train->arena_bytes > 0
+                             ? (double)blocks / (double)e->kp->train->arena_bytes
+                             : 1;
+    return blocks > 0 && share < 0.95 ? round(share * 1000) / 1000 : 0;
+}
+
 static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps)
 {
     const Source *s = source_of(e->cx, e->p->file);
@@ -510,6 +521,8 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
              rt_type(p->real));
     if (p->recompute.summary)
         text_add(o, "    .recompute = %s,\n", emit_string(e, p->recompute.summary));
+    if (blocks_share(e) > 0)
+        text_add(o, "    .blocks = %s,\n", emit_number(e, blocks_share(e)));
     if (n_dims)
         text_add(o, "    .dims = %s_sizes, .n_dims = %d,\n", m, n_dims);
     if (p->params.len)

@@ -213,6 +213,7 @@ typedef struct {
     int64_t fixed;                  /* bytes of parameters, gradients, optimizer, copy and batch */
     int64_t arena;                  /* of the process, with this choice; 0: it was not asked for */
     int64_t arena_auto, arena_none; /* and with others */
+    int64_t arena_blocks;           /* of training alone, with blocks; 0: not asked for */
     const char *summary;            /* a sentence; NULL: auto */
 } Recompute;
 

@@ -105,29 +105,116 @@ typedef struct {
     double room;
 } Asked;
 
-static bool accumulate_fits(const Asked *a, int64_t accumulate)
+/* Compiled with --recompute=blocks, about: the arena of a step shrinks, that of a validation not. */
+static double blocks_bytes(const Asked *a, const RtMemory *need, const ptrdiff_t *dims)
+{
+    const double most = a->use & RT_USE_EVAL ? (double)a->m->arena_bytes(dims, RT_ENTRY_EVAL) : 0;
+    const double arena = fmax(a->m->blocks * need->arena, most);
+    return a->m->blocks > 0 ? need->needed - need->arena + arena : need->needed;
+}
+
+static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
 {
     RtOptions other = *a->o;
     other.train.accumulate = accumulate;
     for (int i = 0; i < a->m->n_dims; i++)
         if (a->m->dims[i].batch)
             other.dims[i] = (ptrdiff_t)(a->o->train.batch / accumulate);
-    return rt_run_memory(a->m, &other, a->data, a->use).needed <= a->room;
+    const RtMemory need = rt_run_memory(a->m, &other, a->data, a->use);
+    return (blocks ? blocks_bytes(a, &need, other.dims) : need.needed) <= a->room;
 }
 
 /* The fewest micro-steps whose activations fit, 0 = none do: over the divisors of the batch. */
-static int64_t accumulate_that_fits(const Asked *a)
+static int64_t accumulate_that_fits(const Asked *a, bool blocks)
 {
     const int64_t batch = a->o->train.batch, now = a->o->train.accumulate;
     int64_t root = 1;
     for (; root <= batch / root && root < 1000000; root++)
-        if (batch % root == 0 && root > now && accumulate_fits(a, root))
+        if (batch % root == 0 && root > now && accumulate_fits(a, root, blocks))
             return root;
     for (int64_t i = root; i > 0; i--)
-        if (batch % i == 0 && batch / i > now && accumulate_fits(a, batch / i))
+        if (batch % i == 0 && batch / i > now && accumulate_fits(a, batch / i, blocks))
             return batch / i;
     return 0;
 }
+
+/* What gradcc would have to be told, and about what the run would need then: from the sizes of this
+   program, with the arena in other bits. */
+typedef struct {
+    const char *option;
+    double bytes;
+    bool both; /* two options */
+} Change;
+
+enum { CHANGES = 4 };
+
+static int changes_of(const Asked *a, const RtMemory *need, Change change[CHANGES])
+{
+    const RtModel *m = a->m;
+    const bool fp32 = m->real == RT_F32 && m->compute != RT_BF16 && m->compute != RT_F16;
+    const double copy = 2 * (double)m->n_elems, blocks = blocks_bytes(a, need, a->o->dims);
+    const double in_blocks = blocks - (need->needed - need->arena);
+    int n = 0;
+    if (m->blocks > 0)
+        change[n++] = (Change){ "--recompute=blocks", blocks, false };
+    if (m->real == RT_F64)
+        change[n++] = (Change){ "--precision=fp32", need->needed / 2, false };
+    if (fp32)
+        change[n++] = (Change){ "--precision=bf16", need->needed - need->arena / 2 + copy, false };
+    if (fp32 && m->blocks > 0)
+        change[n++] = (Change){ "--precision=bf16 --recompute=blocks",
+                                blocks - in_blocks / 2 + copy, true };
+    return n;
+}
+
+/* "\nhint: compiled with gradcc --recompute=blocks it needs about 1 GiB": all that fit, both options
+   together only where none does alone; micro-steps with it (alone: not these) if nothing else. */
+static const char *changes_text(const Asked *a, const RtMemory *need, bool alone, Text *text)
+{
+    Change change[CHANGES];
+    char bytes[RT_BYTES_TEXT];
+    const int n_changes = changes_of(a, need, change);
+    size_t n = 0;
+    text->at[0] = 0;
+    for (int i = 0; i < n_changes; i++)
+        if (change[i].bytes <= a->room && !(change[i].both && n > 0))
+            n += (size_t)snprintf(text->at + n, sizeof text->at - n, "%s%s%s about %s",
+                                  n ? ", with " : "\nhint: compiled with gradcc ", change[i].option,
+                                  n ? "" : " it needs", rt_bytes(change[i].bytes, bytes));
+    const bool more = n == 0 && !alone && a->m->blocks > 0;
+    const int64_t fits = more ? accumulate_that_fits(a, true) : 0;
+    if (fits)
+        snprintf(text->at, sizeof text->at,
+                 "\nhint: compiled with gradcc --recompute=blocks it fits with --accumulate %lld",
+                 (long long)fits);
+    return text->at;
+}
+
+__attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *need)
+{
+    const bool trains = a->o->command == RT_DO_TRAIN;
+    const char *who = trains                        ? "the run"
+                      : a->o->command == RT_DO_EVAL ? "validation"
+                                                    : "generating";
+    const int64_t fits = a->o->command != RT_DO_GENERATE ? accumulate_that_fits(a, false) : 0;
+    Text parts, changes = { "" };
+    char bytes[RT_BYTES_TEXT];
+    const char *left = rt_bytes(a->room, bytes);
+    parts_text(need, false, &parts);
+    if (trains)
+        changes_text(a, need, fits > 0, &changes);
+    if (fits)
+        rt_fail(RT_EXIT_FAIL,
+                "%s needs more memory than the %s free: %s\nhint: --accumulate %lld fits and "
+                "gives the same %s; --force starts anyway%s",
+                who, left, parts.at, (long long)fits, trains ? "update" : "result", changes.at);
+    rt_fail(RT_EXIT_FAIL,
+            "%s needs more memory than the %s free: %s\nhint: a smaller model, or shorter dims "
+            "(--dims); --force starts anyway%s%s",
+            who, left, parts.at, trains ? "; no number of micro-steps helps" : "", changes.at);
+}
+
+/* ---- before a run ---------------------------------------------------------------------------- */
 
 static double planned;
 
@@ -140,29 +227,12 @@ void rt_memory_check(const RtModel *m, const RtOptions *o, const RtData *data, i
     const Asked asked = { m, o, data, use, room };
     Text parts;
     char bytes[RT_BYTES_TEXT];
-    const char *left = room < 0 ? "unknown" : rt_bytes(room, bytes);
     planned = need.total;
-    parts_text(&need, o->command == RT_DO_TRAIN, &parts);
     if (o->command == RT_DO_TRAIN)
-        printf("memory   %s; %s free\n", parts.at, left);
+        printf("memory   %s; %s free\n", parts_text(&need, true, &parts),
+               room < 0 ? "unknown" : rt_bytes(room, bytes));
     if (o->command == RT_DO_TRAIN && o->dry_run)
         print_table(&need);
-    if (room < 0 || need.needed <= room || o->force || o->dry_run)
-        return;
-    const char *who = o->command == RT_DO_TRAIN  ? "the run"
-                      : o->command == RT_DO_EVAL ? "validation"
-                                                 : "generating";
-    parts_text(&need, false, &parts);
-    const int64_t fits = o->command != RT_DO_GENERATE ? accumulate_that_fits(&asked) : 0;
-    if (fits)
-        rt_fail(RT_EXIT_FAIL,
-                "%s needs more memory than the %s free: %s\nhint: --accumulate %lld fits and "
-                "gives the same %s; --force starts anyway",
-                who, left, parts.at, (long long)fits,
-                o->command == RT_DO_TRAIN ? "update" : "result");
-    rt_fail(RT_EXIT_FAIL,
-            "%s needs more memory than the %s free: %s\nhint: a smaller model, or shorter dims "
-            "(--dims); --force starts anyway%s",
-            who, left, parts.at,
-            o->command == RT_DO_TRAIN ? "; no number of micro-steps helps" : "");
+    if (room >= 0 && need.needed > room && !o->force && !o->dry_run)
+        refuse(&asked, &need);
 }

@@ -47,18 +47,19 @@ says dims-alone 2 '--dims goes with --explain=memory' "$g" --emit=c --dims T=3 m
 # ---- the plan against what is alive at once -----------------------------------------------------
 worst=0 plans=0
 for seed in 2 3 4 5 6 7; do python3 tests/random/model.py $seed > "$work/random_$seed.model"; done
-for model in models/*.model tests/emit/*.model tests/run/*.model tests/train/*.model \
+for model in models/*.model tests/{emit,emit/large,run,train,schedule,recompute,replay}/*.model \
         "$work"/random_*.model; do
     case $model in *prelude*) continue ;; esac
-    for precision in fp32 bf16; do
+    for options in --precision={fp32,bf16}" "--recompute={auto,blocks}; do
         while read -r ratio; do
             plans=$((plans + 1))
             worst=$(awk -v a="$worst" -v b="$ratio" 'BEGIN { print (b > a ? b : a) }')
-        done < <("$g" --emit=plan --precision=$precision "$model" 2> "$work/err" |
+            # shellcheck disable=SC2086
+        done < <("$g" --emit=plan $options "$model" 2> "$work/err" |
             sed -n 's/^plan of .* alive at step .*: //p')
     done
 done
-if [ $plans -lt 60 ]; then bad bound "only $plans plans"
+if [ $plans -lt 250 ]; then bad bound "only $plans plans"
 elif awk -v w="$worst" 'BEGIN { exit w <= 1.03 }'; then bad bound "an arena is $worst times that"
 else ok bound; fi
 
@@ -106,3 +107,20 @@ for precision in fp32 bf16; do
         "--data $work/train.bin --val-data $work/val.bin --dims T=40 --steps 3 --batch 4
         --accumulate 2 --eval 2 --save 1"
 done
+
+# ---- what does not fit ---------------------------------------------------------------------------
+"$g" models/chargpt.model -D V=12 -o "$work/chargpt" 2> "$work/err" || bad refuse "does not compile"
+"$g" models/chargpt.model -D V=12 --recompute=blocks -o "$work/blocks" || bad refuse "does not compile"
+"$g" models/chargpt.model -D V=12 --precision=fp64 -o "$work/wide" || bad refuse "does not compile"
+run="--data $work/text --batch 8 --steps 2 --out none"
+# refuses NAME BYTES TEXT PROGRAM: with so many bytes free
+refuses() { says "$1" 1 "$3" env RT_FAULT=free:$2 "$work/$4" $run; }
+says table 0 'workspace 1' "$work/chargpt" $run --dry-run
+refuses micro-steps-fit 40000000 'hint: --accumulate 2 fits and gives the same update' chargpt
+refuses others-fit 40000000 'hint: compiled with gradcc --recompute=blocks it needs about' chargpt
+refuses precision-fits 40000000 ', with --precision=bf16 about' chargpt
+refuses blocks-and-micro-steps 16000000 \
+    'hint: compiled with gradcc --recompute=blocks it fits with --accumulate' chargpt
+refuses nothing-fits 10000000 'no number of micro-steps helps' chargpt
+refuses fp32-fits 64000000 ', with --precision=fp32 about' wide
+says blocks-do-fit 0 'as planned' env RT_FAULT=free:40000000 "$work/blocks" $run
