@@ -771,6 +771,7 @@ const RtModel halves = {
     .name = "halves",
     .source = "halves.model", .source_crc = 0xb109fee2u,
     .real = RT_F32, .compute = RT_BF16,
+    .blocks = 0.933,
     .dims = halves_sizes, .n_dims = 1,
     .params = halves_params, .n_params = 4, .n_elems = P_COUNT,
     .n_halves = P_COUNT - P_HALVES,

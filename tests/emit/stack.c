@@ -713,6 +713,7 @@ const RtModel stack = {
     .name = "stack",
     .source = "stack.model", .source_crc = 0xee3725feu,
     .real = RT_F32, .compute = RT_F32,
+    .blocks = 0.731,
     .dims = stack_sizes, .n_dims = 1,
     .params = stack_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = stack_inputs, .n_inputs = 2,
