@@ -44,6 +44,17 @@ says dim-not-set 0 'B = 16 (not set), T = 16 (not set)' "$g" --explain=memory te
 says batch-without-block 0 'at B = 3, T = 16 (not set)' "$g" --explain=memory -D batch=3 tests/emit/scan.model
 says dims-alone 2 '--dims goes with --explain=memory' "$g" --emit=c --dims T=3 models/gpt2.model
 
+# within NAME MOST OPTIONS: activations of 64 windows, in thousandths of llm.c's (25,441 MiB)
+within() {
+    local name=$1 most=$2 bytes; shift 2
+    bytes=$("$g" --explain=memory models/gpt2.model --dims B=64,T=1024 --precision=bf16 "$@" |
+        sed -n 's/^  arena  *\([0-9,]*\) .*/\1/p' | tr -d ,)
+    if [ -n "$bytes" ] && [ $((bytes / 1048576 * 1000)) -le $((most * 25441)) ]; then ok "$name"
+    else bad "$name" "$bytes bytes"; fi
+}
+within activations 780
+within activations-of-blocks 180 --recompute=blocks
+
 # ---- the plan against what is alive at once -----------------------------------------------------
 worst=0 plans=0
 for seed in 2 3 4 5 6 7; do python3 tests/random/model.py $seed > "$work/random_$seed.model"; done
