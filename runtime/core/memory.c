@@ -105,7 +105,7 @@ typedef struct {
     double room;
 } Asked;
 
-/* Compiled with --recompute=blocks, about: the arena of a step shrinks, that of a validation not. */
+/* Compiled with --recompute=blocks, about: the arena of a step shrinks, not that of a validation */
 static double blocks_bytes(const Asked *a, const RtMemory *need, const ptrdiff_t *dims)
 {
     const double most = a->use & RT_USE_EVAL ? (double)a->m->arena_bytes(dims, RT_ENTRY_EVAL) : 0;
