@@ -167,8 +167,8 @@ static int changes_of(const Asked *a, const RtMemory *need, Change change[CHANGE
     return n;
 }
 
-/* "\nhint: compiled with gradcc --recompute=blocks it needs about 1 GiB": all that fit, both options
-   together only where none does alone; micro-steps with it (alone: not these) if nothing else. */
+/* "\nhint: compiled with gradcc --recompute=blocks it needs about 1 GiB": all that fit, two
+   options only where none does alone; with micro-steps (alone: never) if nothing else fits. */
 static const char *changes_text(const Asked *a, const RtMemory *need, bool alone, Text *text)
 {
     Change change[CHANGES];
