@@ -265,12 +265,20 @@ void emit_call(Text *t, int indent, const char *head, const char *const *arg, in
     text_put(t, tail);
 }
 
+/* Does a break at the space s[i] tear a product apart, or "name = value" in a list of them? */
+static bool tears(const char *s, size_t i, int depth)
+{
+    const bool product = strchr("*/", s[i - 1]) || strchr("*/", s[i + 1]);
+    return product || (depth > 0 && (s[i - 1] == '=' || s[i + 1] == '='));
+}
+
 /* Where to break: the last space before the limit that is not inside a string, in the second half
-   of the line at the one with the fewest brackets open around it. 0 = none. */
+   of the line at the one with the fewest brackets open around it, not in a product if it can be.
+   0 = none. */
 static size_t break_point(const char *s, size_t room)
 {
     size_t best = 0;
-    int depth = 0, best_depth = 0;
+    int depth = 0, best_cost = 0;
     bool quoted = false;
     for (size_t i = 0; s[i] && i <= room; i++) {
         if (s[i] == '"' && (i == 0 || s[i - 1] != '\\'))
@@ -279,10 +287,13 @@ static size_t break_point(const char *s, size_t room)
             continue;
         depth += s[i] == '(' || s[i] == '[' || s[i] == '{';
         depth -= s[i] == ')' || s[i] == ']' || s[i] == '}';
-        if (s[i] != ' ' || i == 0 || (best > room / 2 && depth > best_depth))
+        if (s[i] != ' ' || i == 0)
+            continue;
+        const int cost = 2 * depth + tears(s, i, depth);
+        if (best > room / 2 && cost > best_cost)
             continue;
         best = i;
-        best_depth = depth;
+        best_cost = cost;
     }
     return best;
 }

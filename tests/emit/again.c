@@ -371,8 +371,8 @@ static void k16_d_h_up_weight(float *restrict d_h_up_weight, const float *restri
 }
 
 /* d_h_norm_weight[C] (+)= sum over B of d_h_norm * (x_2 * h_norm_rstd)
- * d_x[B,C] = d_x + d_h_norm * h_norm_weight * h_norm_rstd + d_h_norm_rstd * (-0.5 * h_norm_rstd^3)
- *         / C * 2 * x_2
+ * d_x[B,C] = d_x + d_h_norm * h_norm_weight * h_norm_rstd +
+ *         d_h_norm_rstd * (-0.5 * h_norm_rstd^3) / C * 2 * x_2
  * where d_h_norm_rstd = sum over C of d_h_norm * h_norm_weight * x_2
  * again.model:9   gradient of k2 */
 static void k17_d_x(float *restrict d_x, float *restrict d_h_norm_weight, float *restrict work,

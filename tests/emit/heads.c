@@ -648,8 +648,8 @@ static const RtDim heads_sizes[] = {
 static const RtInput heads_inputs[] = {
     { .name = "tokens", .type = RT_I32, .rank = 2, .ranged = true, .lo = 0, .hi = V, .hi_name = "V",
             .where = "heads.model:6" },
-    { .name = "targets", .type = RT_I32, .rank = 2, .ranged = true, .lo = 0, .hi = V, .hi_name =
-            "V", .has_ignore = true, .ignore = -100, .where = "heads.model:6" },
+    { .name = "targets", .type = RT_I32, .rank = 2, .ranged = true, .lo = 0, .hi = V,
+            .hi_name = "V", .has_ignore = true, .ignore = -100, .where = "heads.model:6" },
 };
 
 static const RtSlot heads_means[] = {

@@ -240,8 +240,8 @@ static void k6_d_z(float *d_z, const float *loss_a, float seed_loss, ptrdiff_t B
         d_z[i] = a * loss_a[i];
 }
 
-/* d_h_lin[B,C] = d_h_inner * 0.7978846 + d_h_inner * 0.7978846 * 0.044715 * (3 * h_lin^2) + d_z *
- *         (1 + tanh(h_inner)) * 0.5
+/* d_h_lin[B,C] = d_h_inner * 0.7978846 + d_h_inner * 0.7978846 * 0.044715 * (3 * h_lin^2) +
+ *         d_z * (1 + tanh(h_inner)) * 0.5
  * d_h_lin_bias[C] (+)= sum over B of d_h_lin
  * where d_h_inner = d_z * (0.5 * h_lin) * (1 - tanh(h_inner)^2)
  * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
@@ -292,8 +292,8 @@ static void k9_d_h_lin_weight(float *restrict d_h_lin_weight, const float *restr
 /* d_h_norm_weight[C] (+)= sum over B of d_h_norm_y * (h_norm_centred * h_norm_rstd)
  * d_z[B,C] = d_z + d_h_norm_centred - (sum over C of d_h_norm_centred) / C
  * where h_norm_centred = z - h_norm_mu
- * where d_h_norm_centred = d_h_norm_y * h_norm_weight * h_norm_rstd + d_h_norm_rstd *
- *         (-0.5 * h_norm_rstd^3) / C * 2 * h_norm_centred
+ * where d_h_norm_centred = d_h_norm_y * h_norm_weight * h_norm_rstd +
+ *         d_h_norm_rstd * (-0.5 * h_norm_rstd^3) / C * 2 * h_norm_centred
  * where d_h_norm_rstd = sum over C of d_h_norm_y * h_norm_weight * h_norm_centred
  * stack.model:8   gradient of k2 */
 static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float *restrict work,
@@ -324,8 +324,8 @@ static void k10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, float 
             const float e = sum / (float)C;
             RT_SIMD()
             for (int ic = 0; ic < C; ic++) {
-                const float d_h_norm_centred = d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b + d *
-                        (z[ib*C + ic] - a);
+                const float d_h_norm_centred = d_h_norm_y[ib*C + ic] * h_norm_weight[ic] * b +
+                        d * (z[ib*C + ic] - a);
                 d_z[ib*C + ic] = d_z[ib*C + ic] + d_h_norm_centred - e;
             }
         }
