@@ -15,12 +15,16 @@ static const char how_to_read[] =
     " *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]\n"
     " *   sum over C   of the product that follows, up to the next + or -\n"
     " *   0..V, x[i]   the index along an axis; the element or row with that index\n"
-    " *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0\n"
+    " *   a == b       1 where it holds, else 0; a < b and so on likewise\n"
+    " *   pad(x)       x with zeros around it, up to the shape on the left\n"
+    " *   d_x          d loss / d x, see section 6\n"
     " *   (+)=         the first write of an update replaces, later ones add\n"
-    " * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are\n"
-    " * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,\n"
-    " * or by blocks of RT_COLUMNS columns, each by one thread; sums over a row in RT_LANES\n"
-    " * sums side by side. So neither threads nor what else a loop does change a bit. */\n"
+    " * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.\n"
+    " * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums\n"
+    " * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose\n"
+    " * partial results are added in order, or by blocks of RT_COLUMNS columns, each by one\n"
+    " * thread; sums over a row in RT_LANES sums side by side. So neither threads nor what else a\n"
+    " * loop does change a bit. */\n"
     "\n";
 
 static void mark_kernels(Map *used, const Steps *steps)

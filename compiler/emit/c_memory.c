@@ -315,9 +315,10 @@ void c_memory(Emitter *e)
         text_put(e->out, any ? "\n" : how_to_read);
         any = true;
         if (routine[i]->shares) {
-            text_put(e->out,
-                     "/* The outputs are made by some of the steps of an evaluation, with the "
-                     "same places;\n * what the caller asked for goes to the caller. */\n");
+            text_put(
+                e->out,
+                "/* The outputs use the arena of an evaluation: some of its steps make them. They\n"
+                " * themselves lie in the caller's memory. */\n");
             continue;
         }
         name_fields(e, routine[i]);

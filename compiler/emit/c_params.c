@@ -260,8 +260,9 @@ void c_parameters(Emitter *e)
         text_add(
             e->out,
             "/* p holds them in fp32. p16 is a copy in %s, in the same places, that the update\n"
-            " * writes too; products read it. Values that are rounded to %s lie in memory so\n"
-            " * (section 3), and kernels compute with them in fp32. */\n\n",
+            " * writes too: kernels that take a parameter in 16 bits get it. Values that are\n"
+            " * rounded to %s lie in memory so (section 3), and kernels compute with them\n"
+            " * in fp32. */\n\n",
             dtype_name(e->p->narrow), dtype_name(e->p->narrow));
     write_enum(e, -1);
     if (e->p->params.len == 0)

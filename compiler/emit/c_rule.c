@@ -286,8 +286,9 @@ static void write_pointers(RuleWriter *w)
     if (copies(w))
         text_add(e->out, "    %s *restrict copy = u->copy;\n", c_type(e, half));
     if (map_get(w->uses, w->rule->graph->args.at[RULE_G]))
-        text_add(e->out, "    const %s *restrict d_p = u->d_p, factor = %su->factor;\n", e->real,
-                 e->p->real == DT_F64 ? "" : "(float)");
+        text_add(e->out,
+                 "    const %s *restrict d_p = u->d_p;\n    const %s factor = %su->factor;\n",
+                 e->real, e->real, e->p->real == DT_F64 ? "" : "(float)");
 }
 
 static void write_comment(RuleWriter *w)
@@ -307,13 +308,13 @@ static void write_comment(RuleWriter *w)
     }
     text_put(e->out, " *\n");
     text_add(&about, "factor is %s%s; ",
-             e->p->train.clip > 0 ? "what clipping leaves of the gradient" : "1",
-             e->p->narrow == DT_F16 ? ", divided by the loss scale" : "");
+             e->p->train.clip > 0 ? "min(1, clip / norm of the gradient)" : "1",
+             e->p->narrow == DT_F16 ? ", divided by the loss scale that d_p still has" : "");
     if (w->used[RULE_DECAY])
         text_put(&about, "decay is .weight_decay for parameters marked .decay, else 0; ");
     if (w->used[RULE_T])
         text_put(&about, "t counts the updates from 1; ");
-    text_put(&about, "numbers are computed in double.");
+    text_put(&about, "what is the same for all elements is computed in double.");
     emit_prose(e->out, " * ", " * ", emit_format(e, "%s */\n", about.at));
 }
 

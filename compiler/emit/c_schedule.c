@@ -23,7 +23,7 @@ static const char *const sentence[] = {
     [SCHED_WSD] = "lr is .lr, until in the last .decay updates lr = .lr_end + (.lr - .lr_end) "
                   "(1 - r), where r runs from 0 to 1",
     [SCHED_STEP] = "lr is .lr, multiplied with .drop_factor",
-    [SCHED_INVERSE_SQRT] = "lr = .lr sqrt((.warmup + 1) / (t + 1))",
+    [SCHED_INVERSE_SQRT] = "lr = .lr sqrt((.warmup + 1) / (k + 1))",
     [SCHED_ONE_CYCLE] = "lr rises along half a cosine from .lr / .div_factor to .lr in .pct_start "
                         "of the updates, then falls so to .lr / .div_factor / .final_div_factor",
 };
@@ -36,8 +36,8 @@ const char *c_schedule_prose(Emitter *e)
         return emit_format(e, "lr = %s_rate(updates applied so far, updates of the run).",
                            e->model);
     if (train->warmup > 0)
-        text_put(&t,
-                 "In update t < .warmup, counted from 0, lr = .lr (t + 1) / (.warmup + 1); then ");
+        text_put(&t, "With k updates applied so far, lr = .lr (k + 1) / (.warmup + 1) while k < "
+                     ".warmup; then ");
     text_put(&t, train->schedule == SCHED_WSD && train->decay_sqrt
                      ? "lr is .lr, until in the last .decay updates lr = .lr_end + (.lr - .lr_end) "
                        "(1 - sqrt(r)), where r runs from 0 to 1"
@@ -45,7 +45,7 @@ const char *c_schedule_prose(Emitter *e)
     if (train->schedule == SCHED_STEP)
         text_put(&t, train->drop_at ? " at each of .drop_at" : " after every .drop_every updates");
     if (train->schedule == SCHED_INVERSE_SQRT && train->warmup == 0)
-        text_put(&t, " in update t, counted from 0");
+        text_put(&t, " with k updates applied so far");
     text_put(&t, ".");
     return t.at;
 }

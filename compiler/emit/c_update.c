@@ -154,9 +154,10 @@ static void write_step(Emitter *e)
     write_call(e, &lines, 8, e->kp->train, "forward");
     if (head[1])
         write_call(e, &lines, 8, e->kp->train, "backward");
-    text_put(&lines, "        s->add = true;\t/* later micro-steps add */\n    }\n"
-                     "    rt_reduce_gradients(run, s);\t/* sum over ranks */\n"
-                     "    rt_finite_and_norm(run, s);\t/* are all finite? global norm */\n");
+    text_put(&lines,
+             "        s->add = true;\t/* later micro-steps add */\n    }\n"
+             "    rt_reduce_gradients(run, s);\t/* sum over ranks */\n"
+             "    rt_finite_and_norm(run, s);\t/* are all finite? norm of all as one vector */\n");
     if (train->clip_value > 0)
         text_put(&lines,
                  "    rt_clip_value(run, s);\t/* each element to -clip_value..clip_value */\n");

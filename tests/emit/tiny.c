@@ -103,12 +103,16 @@ static EvalPlan tiny_eval_plan(Dims n)
  *   x - m        an axis that m lacks is repeated: [B,T,C] - [B,T], [B,T,C] + [C]
  *   sum over C   of the product that follows, up to the next + or -
  *   0..V, x[i]   the index along an axis; the element or row with that index
- *   d_x          d loss / d x, see section 6;  0..V == t is 1 where it holds, else 0
+ *   a == b       1 where it holds, else 0; a < b and so on likewise
+ *   pad(x)       x with zeros around it, up to the shape on the left
+ *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
- * RT_PARALLEL_FOR and RT_SIMD are OpenMP pragmas. Sums over rows that threads share are
- * made in at most RT_CHUNKS fixed ranges of rows, whose partial results are added in order,
- * or by blocks of RT_COLUMNS columns, each by one thread; sums over a row in RT_LANES
- * sums side by side. So neither threads nor what else a loop does change a bit. */
+ * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
+ * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
+ * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
+ * partial results are added in order, or by blocks of RT_COLUMNS columns, each by one
+ * thread; sums over a row in RT_LANES sums side by side. So neither threads nor what else a
+ * loop does change a bit. */
 
 /* h_a[B,O] = x[B,D] @ w[D,O] + b                 tiny.model:8 */
 static void k1_h_a(float *restrict h_a, const float *restrict x, const float *restrict w,
@@ -298,15 +302,16 @@ static Dims tiny_dims(const ptrdiff_t *dims)
  *     g = g + decay * p
  *     p = p - lr * g
  *
- * factor is what clipping leaves of the gradient; decay is .weight_decay for parameters marked
- * .decay, else 0; numbers are computed in double. */
+ * factor is min(1, clip / norm of the gradient); decay is .weight_decay for parameters marked
+ * .decay, else 0; what is the same for all elements is computed in double. */
 static void tiny_update(const RtUpdate *u)
 {
     const double lr = u->lr, decay = u->decay;
     const float lr_ = (float)lr;
     const float decay_ = (float)decay;
     float *restrict p = u->p;
-    const float *restrict d_p = u->d_p, factor = (float)u->factor;
+    const float *restrict d_p = u->d_p;
+    const float factor = (float)u->factor;
     RT_SIMD()
     for (ptrdiff_t i = 0; i < u->n; i++) {
         const float g = factor * d_p[i];
@@ -337,7 +342,7 @@ static void tiny_step(RtRun *run, RtStep *s)
         s->add = true;                       /* later micro-steps add */
     }
     rt_reduce_gradients(run, s);             /* sum over ranks */
-    rt_finite_and_norm(run, s);              /* are all finite? global norm */
+    rt_finite_and_norm(run, s);              /* are all finite? norm of all as one vector */
     rt_clip(run, s);                         /* factor = min(1, clip / norm) */
     rt_update(run, s, tiny_update);          /* of all parameters, if all is finite */
     rt_end_step(run, s);                     /* counters: updates applied, or skipped */
