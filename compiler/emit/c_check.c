@@ -247,19 +247,20 @@ static void add_row(Function *f, const Step *s)
     vec_push(e->cx->scratch, &e->steps, ((StepRow){ s->number, t.at }));
 }
 
-/* RT_CHECK(s, 3, "h[B,C]", h, n.B*C); */
-static void add_check(Function *f, const Step *s, const Operand *o, const Dim *offset, Grid g)
+/* RT_CHECK(s, 3, "h[B,C]", h, n.B*C); of what the step writes through argument a. */
+static void add_check(Function *f, const Step *s, int a, const Dim *offset, Grid g)
 {
     Emitter *e = f->e;
+    const Operand *o = &s->operands[a];
     Text t = text_new(e->cx->scratch), axes = text_new(e->cx->scratch);
     const Type *type = operand_type(f, o);
     const char *name = o->buffer->name;
     const Dim *all = dim_one(e);
     grid_tidy(e, &g);
-    for (int a = 0; a < g.n_axes; a++) {
-        all = dim_mul(e->p->dims, all, g.n[a]);
-        text_add(&axes, "%s{ %s, %s }", a ? ", " : "", dim_c(&f->dims, g.n[a]),
-                 dim_c(&f->dims, g.step[a]));
+    for (int i = 0; i < g.n_axes; i++) {
+        all = dim_mul(e->p->dims, all, g.n[i]);
+        text_add(&axes, "%s{ %s, %s }", i ? ", " : "", dim_c(&f->dims, g.n[i]),
+                 dim_c(&f->dims, g.step[i]));
     }
     const bool dense = g.n_axes == 0 || (g.n_axes == 1 && dim_is(g.step[0], 1));
     const char *at = operand_text(f, o);
@@ -267,7 +268,9 @@ static void add_check(Function *f, const Step *s, const Operand *o, const Dim *o
     if (o->buffer->kind != BUF_SUM)
         name = dim_same(all, type_elems(e->p->dims, type))
                    ? emit_format(e, "%s%s", name, type->rank ? emit_shape(e, type) : "")
-                   : emit_format(e, "%s, %s of it", name, dim_text(e->cx, all));
+               : s->kernel->kind == KERNEL_ATTENTION_GRAD
+                   ? emit_format(e, "%s, its part %s", name, s->kernel->args.at[a].name)
+                   : emit_format(e, "%s, %s elements of it", name, dim_text(e->cx, all));
     emit_call(&t, INDENT, dense ? "RT_CHECK(" : "RT_CHECK_GRID(",
               (const char *[]){ "s", emit_format(e, "%d", s->number), emit_string(e, name), at,
                                 dense ? dim_c(&f->dims, all) : axes.at },
@@ -290,14 +293,14 @@ void check_step(Function *f, const Step *s)
     if (k->kind != KERNEL_MAP) {
         for (int a = 0; a < k->args.len; a++)
             if (is_looked_at(s, a))
-                add_check(f, s, &s->operands[a], NULL, grid_of_call(f->e, k, a));
+                add_check(f, s, a, NULL, grid_of_call(f->e, k, a));
         return;
     }
     for (int i = 0; i < k->effects.len; i++) {
         const Effect *effect = &k->effects.at[i];
         const int a = effect->access.arg;
         if (is_looked_at(s, a) && effect->access.index < 0)
-            add_check(f, s, &s->operands[a], effect->access.offset, grid_of_effect(k, effect));
+            add_check(f, s, a, effect->access.offset, grid_of_effect(k, effect));
     }
 }
 
@@ -316,6 +319,8 @@ bool c_steps(Emitter *e)
 {
     if (e->steps.len == 0)
         return false;
+    text_put(e->out, "/* Number, is it of the backward pass, loops, lines of the model, what it "
+                     "computes, of what. */\n");
     text_add(e->out, "static const RtStepRow %s_steps[] = {\n", e->model);
     int next = 0;
     for (int number = 0; next < INT_MAX; number = next) {

@@ -9,6 +9,11 @@
 #include <ctype.h>
 #include <string.h>
 
+static const char how_to_read[] =
+    "/* One call per step: its number, the line of the model that it is, or of such a line what\n"
+    " * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace\n"
+    " * alone; RT_REPETITION tells it the repetition. */\n\n";
+
 static void write_function(Function *f, const char *name, const Steps *steps, bool backward,
                            const char *what);
 
@@ -282,6 +287,41 @@ static const char *names_carried(Function *f, const Step *loop)
     return t.at;
 }
 
+static const Operand *first_operand(const Step *loop, const Buffer *b, bool written)
+{
+    for (int i = 0; i < loop->body.len; i++) {
+        const Step *s = loop->body.at[i];
+        for (int a = 0; s->kernel && a < s->kernel->args.len; a++) {
+            const KernelArg *arg = &s->kernel->args.at[a];
+            if (s->operands[a].buffer == b && (written ? arg->written : arg->read))
+                return &s->operands[a];
+        }
+    }
+    return NULL;
+}
+
+/* "; reads x, writes the next x": buffers with a place per repetition, where each reads its own
+   and writes its neighbour's. */
+static const char *names_passed_on(Function *f, const Step *loop)
+{
+    Dims *ds = f->e->p->dims;
+    const Dim *zero = dim_const(ds, 0);
+    Text t = text_new(f->e->cx->scratch);
+    for (int i = 0; i < f->r->buffers.len; i++) {
+        const Buffer *b = f->r->buffers.at[i];
+        const Operand *in = first_operand(loop, b, false), *out = first_operand(loop, b, true);
+        if (b->kind != BUF_ARENA || !in || !out || dim_is(out->loop_stride[loop->depth], 0))
+            continue;
+        const Dim *from = in->offset ? in->offset : zero, *to = out->offset ? out->offset : zero;
+        const Dim *stride = out->loop_stride[loop->depth];
+        if (dim_same(to, dim_add(ds, from, stride)))
+            text_add(&t, "; reads %s, writes the next %s", b->name, b->name);
+        else if (dim_same(from, dim_add(ds, to, stride)))
+            text_add(&t, "; reads %s, writes the %s before", b->name, b->name);
+    }
+    return t.at;
+}
+
 static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitter *e)
 {
     to->p |= from->p;
@@ -356,7 +396,8 @@ static const LoopFunction *loop_function(Function *f, const Step *s, const char 
                            : arena_printf(a, "one repetition of %s, %s",
                                           s->loop->stack ? s->loop->stack : layer, f->part);
     write_function(&in, own->name, &s->body, s->backward,
-                   arena_printf(a, "%s%s%s", what, carried[0] ? "; in place: " : "", carried));
+                   arena_printf(a, "%s%s%s%s", what, names_passed_on(f, s),
+                                carried[0] ? "; in place: " : "", carried));
     own->head = in.head;
     map_set(e->loops, s, own);
     return own;
@@ -526,7 +567,7 @@ static void write_slots(Emitter *e)
     Text t = text_new(e->cx->scratch);
     if (e->p->means.len == 0)
         return;
-    text_put(&t, "enum {\t/* means over the data: places in RtStep */\n");
+    text_put(&t, "enum {\t/* means over the data, sum / count: places in RtStep */\n");
     for (int i = 0; i < e->p->means.len; i++) {
         const MeanSlot *m = &e->p->means.at[i];
         text_add(&t, "    S_%s = %d,\t/* %s%s  %s */\n", e->slot[i], i,
@@ -543,6 +584,8 @@ static void write_slots(Emitter *e)
 void c_forward(Emitter *e)
 {
     emit_banner(e, 5, "forward");
+    if (e->kp->train)
+        text_put(e->out, how_to_read);
     write_slots(e);
     if (e->p->means.len > 0)
         write_count(e);

@@ -448,7 +448,11 @@ static void k19_sum_loss(double *restrict sum_loss, const float *restrict x_2,
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((x - y)^2)  again.model:15 */
 };
 
@@ -458,7 +462,7 @@ static void again_count(RtStep *s, Dims n)
     s->count[S_loss] += (double)(n.B*C);  /* mean((x - y)^2)  again.model:15 */
 }
 
-/* one repetition of h, forward */
+/* one repetition of h, forward; reads x_2, writes the next x_2 */
 static void block_forward(const float *p, void *arena, const Plan *at, const RtStep *s, Dims n,
                           int il)
 {
@@ -498,7 +502,7 @@ static void again_forward(const float *p, const float *x, const float *y, void *
 
     /* 1    again.model:12  model again(x: [B, C], y: [B, C]) { */
     k1_x_2(x_2, x, n.B);
-    RT_CHECK(s, 1, "x_2, B*C of it", x_2, n.B*C);
+    RT_CHECK(s, 1, "x_2, B*C elements of it", x_2, n.B*C);
     /* 2..6  again.model:14  for i in 0..L { x = h[i](x) } */
     for (int il = 0; il < L; il++)
         block_forward(p, arena, &at, s, n, il);
@@ -767,6 +771,7 @@ static void again_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
     }
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow again_steps[] = {
     { 1, false, { 0 }, "again.model:12", "x_2 = x", "input x" },
     { 2, false, { "h" }, "again.model:9", "h_norm from x_2", "x_2[i-1], param h.*.norm.weight" },

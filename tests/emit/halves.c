@@ -416,7 +416,11 @@ static void k17_sum_loss(double *restrict sum_loss, const rt_bf16 *restrict out_
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((out(x) - y)^2 + 0.01 * sum(...  halves.model:16 */
 };
 
@@ -427,7 +431,7 @@ static void halves_count(RtStep *s, Dims n)
     s->count[S_loss] += (double)(n.B*D);
 }
 
-/* one repetition of h, forward */
+/* one repetition of h, forward; reads x_2, writes the next x_2 */
 static void block_forward(const float *p, const rt_bf16 *p16, void *arena, const Plan *at,
                           const RtStep *s, Dims n, int il)
 {
@@ -458,7 +462,7 @@ static void halves_forward(const float *p, const rt_bf16 *p16, const float *x, c
 
     /* 1    halves.model:12  model halves(x: [B, D], y: [B, D]) { */
     k1_x_2(x_2, x, n.B);
-    RT_CHECK(s, 1, "x_2, B*D of it", x_2, n.B*D);
+    RT_CHECK(s, 1, "x_2, B*D elements of it", x_2, n.B*D);
     /* 2..3  halves.model:15  for i in 0..L { x = h[i](x) } */
     for (int il = 0; il < L; il++)
         block_forward(p, p16, arena, &at, s, n, il);
@@ -749,6 +753,7 @@ static void halves_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
     }
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow halves_steps[] = {
     { 1, false, { 0 }, "halves.model:12", "x_2 = x", "input x" },
     { 2, false, { "h" }, "halves.model:9", "h_x_a = x_2 @ h_w + h_b",

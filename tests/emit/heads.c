@@ -434,7 +434,11 @@ static void k18_count_loss(double *restrict count_loss, const int32_t *restrict 
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean(cross_entropy(z @ wte.weight...  heads.model:12 */
 };
 
@@ -551,9 +555,9 @@ static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
     /* 11   undoes 3     heads.model:10  d_q, d_k, d_v, parts of d_qkv_y */
     k11_d_qkv_y(d_qkv_y, d_qkv_y + C, d_qkv_y + 2*C, qkv_y, qkv_y + C, qkv_y + 2*C, y, y_logsumexp,
                 d_y, n.B, n.T);
-    RT_CHECK_GRID(s, 11, "d_qkv_y, B*T*C of it", d_qkv_y, { n.B*n.T, 3*C }, { C, 1 });
-    RT_CHECK_GRID(s, 11, "d_qkv_y, B*T*C of it", d_qkv_y + C, { n.B*n.T, 3*C }, { C, 1 });
-    RT_CHECK_GRID(s, 11, "d_qkv_y, B*T*C of it", d_qkv_y + 2*C, { n.B*n.T, 3*C }, { C, 1 });
+    RT_CHECK_GRID(s, 11, "d_qkv_y, its part d_q", d_qkv_y, { n.B*n.T, 3*C }, { C, 1 });
+    RT_CHECK_GRID(s, 11, "d_qkv_y, its part d_k", d_qkv_y + C, { n.B*n.T, 3*C }, { C, 1 });
+    RT_CHECK_GRID(s, 11, "d_qkv_y, its part d_v", d_qkv_y + 2*C, { n.B*n.T, 3*C }, { C, 1 });
     /* 12   undoes 2     heads.model:9  d_wte = d_qkv_y @ qkv_weight */
     k12_d_wte(d_wte, d_qkv_y, p + P_qkv_weight, n.B, n.T);
     RT_CHECK(s, 12, "d_wte[B,T,C]", d_wte, n.B*n.T*C);
@@ -731,6 +735,7 @@ static void heads_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
     }
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow heads_steps[] = {
     { 1, false, { 0 }, "heads.model:9", "wte = wte_weight[tokens]",
       "input tokens, param wte.weight" },

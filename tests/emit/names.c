@@ -390,7 +390,11 @@ static void k12_count_loss(double *restrict count_loss, const int32_t *restrict 
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean(cross_entropy(p, label), whe...  names.model:13 */
 };
 
@@ -725,6 +729,7 @@ static void double__metric_values(const double *mean, double *value)
     value[0] = rt_exp(mean[S_loss]);    /* exp */
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow double__steps[] = {
     { 1, false, { 0 }, "names.model:9", "restrict = float @ restrict_weight' + restrict_bias",
       "input float, param restrict.weight, param restrict.bias" },

@@ -283,7 +283,11 @@ static void k12_sum_loss(double *restrict sum_loss, const float *restrict s_,
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((states - y)^2)  scan.model:14 */
 };
 
@@ -293,7 +297,7 @@ static void scan_count(RtStep *s, Dims n)
     s->count[S_loss] += (double)(n.B*n.T*H);  /* mean((states - y)^2)  scan.model:14 */
 }
 
-/* one repetition of scan, forward */
+/* one repetition of scan, forward; reads s, writes the next s */
 static void scan_forward_2(const float *p, const float *x, void *arena, const Plan *at,
                            const RtStep *s, Dims n, ptrdiff_t it)
 {
@@ -328,7 +332,7 @@ static void scan_forward(const float *p, const float *x, const float *y, void *a
     RT_CHECK(s, 1, "d_s[B,H]", d_s, n.B*H);
     /* 2    s = 0 */
     k2_s(s_, n.B);
-    RT_CHECK(s, 2, "s, B*H of it", s_, n.B*H);
+    RT_CHECK(s, 2, "s, B*H elements of it", s_, n.B*H);
     /* 3..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = 0; it < n.T; it++)
         scan_forward_2(p, x, arena, &at, s, n, it);
@@ -338,7 +342,7 @@ static void scan_forward(const float *p, const float *x, const float *y, void *a
     RT_CHECK(s, 6, "sum_loss", &s->sum[S_loss], 1);
 }
 
-/* one repetition of scan, evaluate */
+/* one repetition of scan, evaluate; reads s, writes the next s */
 static void scan_evaluate_2(const float *p, const float *x, void *arena, const EvalPlan *at, Dims n,
                             ptrdiff_t it)
 {
@@ -580,6 +584,7 @@ static void scan_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
     }
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow scan_steps[] = {
     { 1, false, { 0 }, "scan.model:9", "d_s = 0", "" },
     { 2, false, { 0 }, "scan.model:9", "s = 0", "" },

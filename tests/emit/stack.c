@@ -406,7 +406,11 @@ static void k13_sum_loss(double *restrict sum_loss, const float *restrict z,
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((z - y)^2)  stack.model:15 */
 };
 
@@ -416,7 +420,7 @@ static void stack_count(RtStep *s, Dims n)
     s->count[S_loss] += (double)(n.B*C);  /* mean((z - y)^2)  stack.model:15 */
 }
 
-/* one repetition of h, forward */
+/* one repetition of h, forward; reads z, writes the next z */
 static void block_forward(const float *p, void *arena, const Plan *at, const RtStep *s, Dims n,
                           int il)
 {
@@ -452,7 +456,7 @@ static void stack_forward(const float *p, const float *x, const float *y, void *
 
     /* 1    stack.model:11  model stack(x: [B, C], y: [B, C]) { */
     k1_z(z, x, n.B);
-    RT_CHECK(s, 1, "z, B*C of it", z, n.B*C);
+    RT_CHECK(s, 1, "z, B*C elements of it", z, n.B*C);
     /* 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
     for (int il = 0; il < L; il++)
         block_forward(p, arena, &at, s, n, il);
@@ -695,6 +699,7 @@ static void stack_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
     }
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow stack_steps[] = {
     { 1, false, { 0 }, "stack.model:11", "z = x", "input x" },
     { 2, false, { "h" }, "stack.model:8", "h_norm_y, h_norm_mu, h_norm_rstd from z",

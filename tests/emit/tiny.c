@@ -222,7 +222,11 @@ static void k5_sum_loss(double *restrict sum_loss, const float *restrict h_a,
 
 /* ---- 5 forward ---------------------------------------------------------- */
 
-enum {                                  /* means over the data: places in RtStep */
+/* One call per step: its number, the line of the model that it is, or of such a line what
+ * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace
+ * alone; RT_REPETITION tells it the repetition. */
+
+enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((h - y)^2)  tiny.model:9 */
 };
 
@@ -420,6 +424,7 @@ static void tiny_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
     }
 }
 
+/* Number, is it of the backward pass, loops, lines of the model, what it computes, of what. */
 static const RtStepRow tiny_steps[] = {
     { 1, false, { 0 }, "tiny.model:8", "h_a = x @ w + b", "input x, param w, param b" },
     { 2, false, { 0 }, "tiny.model:8, 9", "h, loss_a, sum_loss from h_a, y", "h_a, input y" },
