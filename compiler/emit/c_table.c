@@ -303,20 +303,30 @@ static bool write_rooms(Emitter *e)
     Text body = text_new(e->cx->scratch), last = text_new(e->cx->scratch);
     write_last_parts(e, &s, &last);
     const int indent = last.len ? 2 * INDENT : INDENT;
+    Text calls[4];
     for (int i = 0; i < 4; i++) {
-        Text calls = text_new(e->cx->scratch);
+        calls[i] = text_new(e->cx->scratch);
         if (routine[i])
             collect_rooms(e, &s, &routine[i]->steps, map_new(e->cx->scratch), indent + INDENT,
-                          &calls);
-        if (calls.len)
-            text_add(&body, "%*sif (entry == %s) {\n%s%*s}\n", indent, "", entry_name[i], calls.at,
-                     indent, "");
+                          &calls[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        if (calls[i].len == 0)
+            continue;
+        text_add(&body, "%*sif (entry == %s", indent, "", entry_name[i]);
+        for (int k = i + 1; k < 4; k++)
+            if (strcmp(calls[k].at, calls[i].at) == 0) {
+                text_add(&body, " || entry == %s", entry_name[k]);
+                calls[k].len = 0;
+            }
+        text_add(&body, ") {\n%s%*s}\n", calls[i].at, indent, "");
     }
     if (body.len == 0)
         return false;
     text_add(
         e->out,
-        "/* What products and attention work in, besides the arena: asked for before a step. */\n"
+        "/* What products and attention work in, besides the arena: asked for before a step. A\n"
+        " * .bias only says that there is one. */\n"
         "static void %s_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)\n{\n",
         e->model);
     if (any_used(&s))
@@ -404,7 +414,7 @@ static void write_metric_values(Emitter *e)
 
 /* ---- the model ----------------------------------------------------------------------------- */
 
-/* The optimizer's numbers: name, value, least, most. */
+/* The optimizer's numbers, and what they may be. */
 static void write_hypers(Emitter *e)
 {
     const TrainSettings *t = &e->p->train;
@@ -413,8 +423,9 @@ static void write_hypers(Emitter *e)
     text_put(e->out, "        .hyper = {\n");
     for (int i = 0; i < t->hypers.len; i++) {
         const Hyper *h = &t->hypers.at[i];
-        text_add(e->out, "            { %s, %s, %s, %s },\n", emit_string(e, h->name),
-                 emit_number(e, h->value), emit_number(e, h->lo), emit_number(e, h->hi));
+        text_add(e->out, "            { .name = %s, .value = %s, .lo = %s, .hi = %s },\n",
+                 emit_string(e, h->name), emit_number(e, h->value), emit_number(e, h->lo),
+                 emit_number(e, h->hi));
     }
     text_add(e->out, "        },\n        .n_hypers = %d,\n", t->hypers.len);
 }
@@ -570,6 +581,9 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
 void c_table(Emitter *e)
 {
     emit_banner(e, 8, "model table");
+    text_put(e->out,
+             "/* What the runtime knows of the model: rt.h explains the fields of each table. "
+             "*/\n\n");
     const int n_dims = write_dims(e);
     write_inputs(e);
     write_outputs(e);

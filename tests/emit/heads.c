@@ -649,6 +649,8 @@ static void heads_run_evaluate(RtRun *run, RtStep *s)
 
 /* ---- 8 model table ------------------------------------------------------ */
 
+/* What the runtime knows of the model: rt.h explains the fields of each table. */
+
 static const RtDim heads_sizes[] = {
     { .name = "B", .batch = true, .value = 0, .where = "heads.model:3" },
     { .name = "T", .batch = false, .value = 0, .where = "heads.model:4" },
@@ -705,7 +707,8 @@ static size_t heads_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
-/* What products and attention work in, besides the arena: asked for before a step. */
+/* What products and attention work in, besides the arena: asked for before a step. A
+ * .bias only says that there is one. */
 static void heads_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
 {
     const Dims n = heads_dims(dims);
@@ -776,9 +779,9 @@ const RtModel heads = {
         .optimizer = RT_RULE, .rule = "adamw", .decays = true, .weight_decay = 0.01,
         .states = { "m", "v" }, .n_states = 2,
         .hyper = {
-            { "beta1", 0.9, 0.0, 0.9999999 },
-            { "beta2", 0.999, 0.0, 0.9999999 },
-            { "eps", 1e-08, 1e-30, 1e+300 },
+            { .name = "beta1", .value = 0.9, .lo = 0.0, .hi = 0.9999999 },
+            { .name = "beta2", .value = 0.999, .lo = 0.0, .hi = 0.9999999 },
+            { .name = "eps", .value = 1e-08, .lo = 1e-30, .hi = 1e+300 },
         },
         .n_hypers = 3,
         .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,

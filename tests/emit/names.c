@@ -613,6 +613,8 @@ static void double__run_outputs(RtRun *run, RtStep *s)
 
 /* ---- 8 model table ------------------------------------------------------ */
 
+/* What the runtime knows of the model: rt.h explains the fields of each table. */
+
 static const RtDim double__sizes[] = {
     { .name = "B", .batch = true, .value = 0, .where = "names.model:3" },
     { .name = "row", .batch = false, .value = 0, .where = "names.model:4" },
@@ -695,7 +697,8 @@ static size_t double__arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
-/* What products and attention work in, besides the arena: asked for before a step. */
+/* What products and attention work in, besides the arena: asked for before a step. A
+ * .bias only says that there is one. */
 static void double__rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
 {
     const Dims n = double__dims(dims);
@@ -710,13 +713,7 @@ static void double__rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
         rt_room_matmul(rooms, RT_F32, RT_F32,
             (RtMatmul){ .m = int_max, .n = int_max, .k = n.B, .ta = true, .add = true });
     }
-    if (entry == RT_ENTRY_EVAL) {
-        rt_room_matmul(rooms, RT_F32, RT_F32,
-            (RtMatmul){ .m = n.B, .n = int_max, .k = int_max, .tb = true, .bias = rooms });
-        rt_room_matmul(rooms, RT_F32, RT_F32,
-            (RtMatmul){ .m = n.B, .n = N, .k = int_max, .tb = true, .bias = rooms });
-    }
-    if (entry == RT_ENTRY_OUTPUT) {
+    if (entry == RT_ENTRY_EVAL || entry == RT_ENTRY_OUTPUT) {
         rt_room_matmul(rooms, RT_F32, RT_F32,
             (RtMatmul){ .m = n.B, .n = int_max, .k = int_max, .tb = true, .bias = rooms });
         rt_room_matmul(rooms, RT_F32, RT_F32,
@@ -767,9 +764,9 @@ const RtModel double_ = {
         .optimizer = RT_RULE, .rule = "adamw", .decays = true, .weight_decay = 0.01,
         .states = { "m", "v" }, .n_states = 2,
         .hyper = {
-            { "beta1", 0.9, 0.0, 0.9999999 },
-            { "beta2", 0.999, 0.0, 0.9999999 },
-            { "eps", 1e-08, 1e-30, 1e+300 },
+            { .name = "beta1", .value = 0.9, .lo = 0.0, .hi = 0.9999999 },
+            { .name = "beta2", .value = 0.999, .lo = 0.0, .hi = 0.9999999 },
+            { .name = "eps", .value = 1e-08, .lo = 1e-30, .hi = 1e+300 },
         },
         .n_hypers = 3,
         .schedule = RT_CONSTANT, .lr = 0.001, .lr_end = 0.001,

@@ -363,6 +363,8 @@ static void tiny_run_evaluate(RtRun *run, RtStep *s)
 
 /* ---- 8 model table ------------------------------------------------------ */
 
+/* What the runtime knows of the model: rt.h explains the fields of each table. */
+
 static const RtDim tiny_sizes[] = {
     { .name = "B", .batch = true, .value = 32, .where = "tiny.model:3" },
 };
@@ -408,7 +410,8 @@ static size_t tiny_arena_bytes(const ptrdiff_t *dims, RtEntry entry)
     return 0;
 }
 
-/* What products and attention work in, besides the arena: asked for before a step. */
+/* What products and attention work in, besides the arena: asked for before a step. A
+ * .bias only says that there is one. */
 static void tiny_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
 {
     const Dims n = tiny_dims(dims);
@@ -449,7 +452,7 @@ const RtModel tiny = {
         .batch = 32, .accumulate = 1,
         .optimizer = RT_RULE, .rule = "sgd", .decays = true, .weight_decay = 0.0,
         .hyper = {
-            { "momentum", 0.0, 0.0, 0.0 },
+            { .name = "momentum", .value = 0.0, .lo = 0.0, .hi = 0.0 },
         },
         .n_hypers = 1,
         .schedule = RT_CONSTANT, .lr = 0.1, .lr_end = 0.1,
