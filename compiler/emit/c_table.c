@@ -512,6 +512,23 @@ static double blocks_share(const Emitter *e)
     return blocks > 0 && share < 0.95 ? round(share * 1000) / 1000 : 0;
 }
 
+/* A field that is a text: beside its name, or in as many literals as it has lines below. */
+static void write_text(Emitter *e, const char *name, const char *text)
+{
+    const size_t room = COLUMNS - 2 * INDENT - 8;
+    const bool fits = strlen(text) + strlen(name) + strlen(" = ,") <= room;
+    text_add(e->out, "    %s =", name);
+    while (strlen(text) > room) {
+        size_t len = room;
+        while (len > 1 && text[len - 1] != ' ')
+            len--;
+        len = len > 1 ? len : room;
+        text_add(e->out, "\n        %s", emit_string(e, emit_format(e, "%.*s", (int)len, text)));
+        text += len;
+    }
+    text_add(e->out, "%s%s,\n", fits ? " " : "\n        ", emit_string(e, text));
+}
+
 static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps)
 {
     const Source *s = source_of(e->cx, e->p->file);
@@ -531,7 +548,7 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
                                    : " .compute = %s,\n",
              rt_type(p->real));
     if (p->recompute.summary)
-        text_add(o, "    .recompute = %s,\n", emit_string(e, p->recompute.summary));
+        write_text(e, ".recompute", p->recompute.summary);
     if (blocks_share(e) > 0)
         text_add(o, "    .blocks = %s,\n", emit_number(e, blocks_share(e)));
     if (n_dims)

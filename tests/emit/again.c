@@ -810,7 +810,9 @@ const RtModel again = {
     .name = "again",
     .source = "again.model", .source_crc = 0x53ef0621u,
     .real = RT_F32, .compute = RT_F32,
-    .recompute = "blocks: 6 values of loops computed again, 3.2 kFLOP more of 19.9 kFLOP in a micro-step, predicted time +17.4 %",
+    .recompute =
+        "blocks: 6 values of loops computed again, 3.2 kFLOP more of 19.9 kFLOP in a "
+        "micro-step, predicted time +17.4 %",
     .dims = again_sizes, .n_dims = 1,
     .params = again_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = again_inputs, .n_inputs = 2,
