@@ -22,7 +22,7 @@ emit() {
 # that differ in what they tell only run once.
 steps() {
     local base=$1 real=$2 dims=$3 model text
-    text=$work/$(basename "${base%%-[^-]*-*}")-$(sed '/^ \*/d; /\.recompute/d' "$base.c" | md5sum | cut -c1-16).out
+    text=$work/$(basename "${base%%-[^-]*-*}")-$(sed '/^ \*/d; /\.recompute = "/d; /\.recompute =$/,/",$/d' "$base.c" | md5sum | cut -c1-16).out
     if [ -e "$text" ]; then cp "$text" "$base.out"; return; fi
     model=$(sed -n 's/^const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$base.c")
     # shellcheck disable=SC2086
