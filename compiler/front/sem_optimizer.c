@@ -241,6 +241,10 @@ static bool read_call(Sem *s, const Ast *a, RuleArgs *args)
     for (int i = 0; i < args->len; i++) {
         const char *tuple = tuple_name(s, args, i);
         const Ast *both = tuple ? c.value[train_word(names.at, tuple)] : NULL;
+        for (int k = 0; both && k < 2; k++)
+            if (c.value[i + k + 1])
+                sem_error(s, c.value[i + k + 1]->span, "%s is given by %s too",
+                          args->at[i + k].name, tuple);
         if (both)
             set_tuple(s, args, i, tuple, both);
         if (c.value[i + 1])

@@ -407,7 +407,7 @@ void sem_rule(Sem *s, Decl *d, RuleArgs *args, Span at)
     Frame frame = { .decl = d, .scope = scope_new(s, d->scope), .call = at, .user = at };
     r.known = scope_new(s, d->scope);
     s->frame = &frame;
-    s->elements = true;
+    s->elements = s->training = true;
     bind_given(&r);
     run(&r, d->ast->body);
     if (!r.failed)
@@ -426,5 +426,5 @@ void sem_rule(Sem *s, Decl *d, RuleArgs *args, Span at)
         to->span = d->ast->at;
     }
     s->frame = NULL;
-    s->elements = false;
+    s->elements = s->training = false;
 }
