@@ -163,6 +163,8 @@ static void check_divisor(Check *c, const Node *n)
         return;
     if (is_rounded_away(c, x))
         hint_rounded(c, lint_warn(c, n->span, "the divisor may become 0"));
+    else if (b.lo >= 0 && n->type->dtype == DT_I32)
+        diag_hint(lint_warn(c, n->span, "the divisor may be 0"), "max(d, 1) is never 0");
     else if (b.lo >= 0)
         diag_hint(lint_warn(c, n->span, "the divisor may be 0"),
                   "it is never negative: divide by d + 1e-6 or by max(d, 1e-6)");
@@ -334,7 +336,9 @@ static void check_graph(Check *c, Graph *g)
         case OP_CONST: check_constant(c, n); break;
         case OP_ADD:
         case OP_SUB: check_lost(c, n); break;
-        case OP_DIV: check_divisor(c, n); break;
+        case OP_DIV:
+        case OP_FDIV:
+        case OP_MOD: check_divisor(c, n); break;
         case OP_LOG: check_log(c, n); break;
         case OP_SQRT:
         case OP_RSQRT: check_root(c, n); break;
