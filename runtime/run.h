@@ -387,6 +387,8 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data,
 /* Buffers for `use`, parameters not set. */
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use);
 void rt_run_free(RtRun *run);
+/* nan without its sign, which says nothing and would be printed. */
+static inline double rt_plain_nan(double x) { return isnan(x) ? (double)NAN : x; }
 RtMeans rt_run_means(const RtModel *m, const RtStep *s); /* of sums and counts of a step */
 RtMeans rt_run_step(RtRun *run, RtStep *s);              /* one update */
 RtMeans rt_run_evaluate(RtRun *run, RtSplit split);      /* over the whole split */

@@ -289,8 +289,8 @@ static int report(RtRun *run, const Capsule *capsule)
     const char *first = look(run, &s);
     const bool same = gradient_hash(run) == capsule->hash;
     const RtMeans means = rt_run_means(run->model, &s);
-    printf("%s\nthe loss is %g, gradients that are not finite: %s\n", first,
-           isnan(means.loss) ? fabs(means.loss) : means.loss, rt_keep(rt_bad_parameters(run)));
+    printf("%s\nthe loss is %g, gradients that are not finite: %s\n", first, means.loss,
+           rt_keep(rt_bad_parameters(run)));
     printf("%s\n", same ? "the gradient is that of the run, bit for bit"
                         : "the gradient is not that of the run, bit for bit");
     if (s.finite)

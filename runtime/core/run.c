@@ -377,6 +377,9 @@ RtMeans rt_run_means(const RtModel *m, const RtStep *s)
     }
     if (m->n_metrics > 0)
         m->metric_values(means.mean, means.metric);
+    means.loss = rt_plain_nan(means.loss);
+    for (int i = 0; i < m->n_metrics; i++)
+        means.metric[i] = rt_plain_nan(means.metric[i]);
     return means;
 }
 

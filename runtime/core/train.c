@@ -351,9 +351,6 @@ static void print_go_on(const Train *t, bool more_steps)
     rt_free(own);
 }
 
-/* nan has a sign that says nothing. */
-static double shown(double loss) { return isnan(loss) ? fabs(loss) : loss; }
-
 /* Of updates that were skipped before this one; kept by rt_keep. */
 static const char *skips_text(const RtState *state)
 {
@@ -372,12 +369,11 @@ static void warn_skipped(const RtState *state, const RtStep *s, const RtMeans *m
         rt_warn(
             "step %lld is skipped: the loss is %g and gradients at loss scale %g are not finite; "
             "the scale is %g now",
-            step, shown(means->loss), s->scale, state->scale);
+            step, means->loss, s->scale, state->scale);
     else
         rt_warn("step %lld is skipped: the loss is %g and gradients are not finite (%lld in a row; "
                 "%lld stop the run)",
-                step, shown(means->loss), (long long)state->stuck,
-                (long long)state->opt->max_skips);
+                step, means->loss, (long long)state->stuck, (long long)state->opt->max_skips);
 }
 
 /* What --replay needs, in crash/; NULL: it is not there. */
@@ -407,8 +403,8 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
             "step %lld: the loss is %g and gradients that are not finite: %s\n%s"
             "the parameters are as before the step; %s%s\n%s\nhint: a lower --lr, a longer "
             "--warmup; log, sqrt or division at 0 in the model%s",
-            step, shown(means->loss), bad, skips, dir ? "saved in " : "nothing was saved",
-            dir ? dir : "", rt_replay_report(t->run), again);
+            step, means->loss, bad, skips, dir ? "saved in " : "nothing was saved", dir ? dir : "",
+            rt_replay_report(t->run), again);
 }
 
 /* Of skipped updates the first of a row is kept, for at most a hundredth of the time. */

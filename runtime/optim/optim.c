@@ -178,7 +178,7 @@ void rt_finite_and_norm(RtRun *run, RtStep *s)
         scale = 0x1p-600;
         squares = squares_all(run, scale);
     }
-    s->norm = s->limited = sqrt(squares) / scale / scale_of(s);
+    s->norm = s->limited = rt_plain_nan(sqrt(squares) / scale / scale_of(s));
     bool finite = isfinite(squares) != 0;
     for (int i = 0; i < run->model->n_slots; i++)
         if (run->model->slots[i].weight != 0 && !isfinite(s->sum[i]))

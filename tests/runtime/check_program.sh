@@ -326,6 +326,8 @@ says nonfinite-unwritten 1 "before the step; nothing was saved" ./broken --out n
 # Skipped instead: the parameters stay those of step 10, the run ends where max-skips says.
 says nonfinite-skipped 0 "skipped  4 updates, not finite" \
     ./broken --nonfinite skip --steps 14 --out skips
+grep -q '^step *14/14  loss nan ' said.out && ! grep -qe '-nan' said.out said.err && ok nan-without-sign ||
+    bad nan-without-sign "$(grep -e '-nan' said.out said.err)"
 grep -qF 'step 12 is skipped: the loss is nan and gradients are not finite (2 in a row; 20 stop the run)' said.err &&
     ok skip-warns || bad skip-warns "$(head -n 2 said.err)"
 [ "$(tail -c 144 "$(weights skips 14)" | cksum)" = "$(tail -c 144 "$(weights ten 10)" | cksum)" ] &&
