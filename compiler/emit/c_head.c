@@ -46,6 +46,17 @@ static void name_parameters(Emitter *e)
             e, e->file, arena_printf(a, "P_%s", emit_identifier(e, e->p->params.at[i].name)));
 }
 
+/* As the steps have it that make it: "logits_2" where logits is another value, in 16 bits. */
+static const char *output_name(Emitter *e, int output)
+{
+    for (int i = 0; e->kp->output && i < e->kp->output->buffers.len; i++) {
+        const Buffer *b = e->kp->output->buffers.at[i];
+        if (b->kind == BUF_OUTPUT && b->index == output)
+            return b->name;
+    }
+    return e->p->outputs.at[output].name;
+}
+
 void c_name_all(Emitter *e)
 {
     Program *p = e->p;
@@ -66,7 +77,7 @@ void c_name_all(Emitter *e)
     for (int i = 0; i < p->inputs.len; i++)
         e->input[i] = names_take(e, tensors, p->inputs.at[i].name);
     for (int i = 0; i < p->outputs.len; i++)
-        e->output[i] = names_take(e, tensors, p->outputs.at[i].name);
+        e->output[i] = names_take(e, tensors, output_name(e, i));
     e->kernel_name = map_new(a);
     e->loops = map_new(a);
     c_link_kernels(e);
