@@ -159,8 +159,9 @@ static void write_step(Emitter *e)
              "    rt_reduce_gradients(run, s);\t/* sum over ranks */\n"
              "    rt_finite_and_norm(run, s);\t/* are all finite? norm of all as one vector */\n");
     if (train->clip_value > 0)
-        text_put(&lines,
-                 "    rt_clip_value(run, s);\t/* each element to -clip_value..clip_value */\n");
+        text_put(
+            &lines,
+            "    rt_clip_value(run, s);\t/* elements to -clip_value..clip_value; norm anew */\n");
     if (train->clip > 0)
         text_put(&lines, "    rt_clip(run, s);\t/* factor = min(1, clip / norm) */\n");
     if (train->optimizer == OPT_RULE)
