@@ -111,7 +111,9 @@ bool sem_eval_bool(Sem *s, const Ast *a, const char *what, bool *yes)
     if (t->kind == THING_POISON)
         return false;
     Diag *d = sem_error(s, a->span, "%s must be known while compiling: true or false", what);
-    if (t->kind == THING_VALUE && t->value->deps)
+    if (s->elements)
+        sem_hint(d, "where(c, a, b), or if c { ... } else { ... } by the optimizer's arguments");
+    else if (t->kind == THING_VALUE && t->value->deps)
         sem_hint(d, "choose between values of a tensor with where(condition, a, b)");
     else if (t->kind == THING_VALUE)
         sem_hint(d, "a size that is declared with dim is known when the program starts");

@@ -128,10 +128,18 @@ static bool check_formal(Sem *s, const Decl *d, int i)
     return true;
 }
 
+static bool declare_decay(Sem *s, const Ast *formal)
+{
+    CheckedTrain *t = &s->out->train;
+    t->rule.decays = true;
+    t->weight_decay = NAN;
+    return !formal->value
+           || train_number(s, formal->value, "weight_decay", 0, HUGE_VAL, &t->weight_decay);
+}
+
 /* The arguments of d with their defaults; values without any are NAN. False after an error. */
 static bool declare_args(Sem *s, const Decl *d, RuleArgs *args)
 {
-    CheckedTrain *t = &s->out->train;
     const AstList *formals = &d->ast->args;
     bool fine = true;
     if (formals->len == 0 || strcmp(formals->at[0]->name, "lr") != 0) {
@@ -141,24 +149,25 @@ static bool declare_args(Sem *s, const Decl *d, RuleArgs *args)
     }
     for (int i = 0; i < formals->len; i++) {
         const Ast *formal = formals->at[i];
-        const bool decay = strcmp(formal->name, "weight_decay") == 0;
-        const Thing *v = formal->value ? sem_eval(s, formal->value) : NULL;
         RuleArg arg = { .name = formal->name, .span = formal->at, .value = NAN };
         arg.lo = -1e300;
         arg.hi = 1e300;
-        if (!check_formal(s, d, i) || (v && v->kind == THING_POISON)) {
+        if (!check_formal(s, d, i)) {
             fine = false;
             continue;
         }
+        if (strcmp(formal->name, "weight_decay") == 0) {
+            fine = declare_decay(s, formal) && fine;
+            continue;
+        }
+        const Thing *v = formal->value ? sem_eval(s, formal->value) : NULL;
         arg.flag = v && v->kind == THING_BOOL;
         arg.yes = arg.flag && v->yes;
-        if (v && !(arg.flag && !decay) && !thing_number(v, &arg.value)) {
-            sem_error(s, formal->value->span, "%s must be a number%s", formal->name,
-                      decay ? "" : ", true or false");
+        if (v && v->kind == THING_POISON) {
             fine = false;
-        } else if (decay) {
-            t->rule.decays = true;
-            t->weight_decay = isnan(arg.value) ? 0 : arg.value;
+        } else if (v && !arg.flag && !thing_number(v, &arg.value)) {
+            sem_error(s, formal->value->span, "%s must be a number, true or false", formal->name);
+            fine = false;
         } else if (i > 0) {
             vec_push(s->arena, args, arg);
         }
@@ -253,12 +262,13 @@ static bool read_call(Sem *s, const Ast *a, RuleArgs *args)
     const Ast *decay = t->rule.decays ? c.value[train_word(names.at, "weight_decay")] : NULL;
     if (decay)
         train_number(s, decay, "weight_decay", 0, HUGE_VAL, &t->weight_decay);
-    for (int i = 0; i < args->len; i++)
-        if (!args->at[i].flag && isnan(args->at[i].value)) {
-            sem_error(s, a->span, "%s needs the argument %s", a->left->name, args->at[i].name);
-            return false;
-        }
-    return true;
+    const char *missing = t->rule.decays && isnan(t->weight_decay) ? "weight_decay" : NULL;
+    for (int i = 0; !missing && i < args->len; i++)
+        if (!args->at[i].flag && isnan(args->at[i].value))
+            missing = args->at[i].name;
+    if (missing)
+        sem_error(s, a->span, "%s needs the argument %s", a->left->name, missing);
+    return !missing;
 }
 
 /* --name of the program: my_number is --my-number. */
