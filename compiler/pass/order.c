@@ -225,6 +225,17 @@ static int count_readers(const Steps *steps, int param, int *number)
     return n;
 }
 
+static bool is_narrowing(const Node *n) { return n->op == OP_BF16 || n->op == OP_F16; }
+
+/* What is rounded or seen in another shape: that a gradient is, since its value was, says nothing
+   of the step that it undoes. */
+static const Node *value_under(const Node *n)
+{
+    while (n != NULL && (is_narrowing(n) || n->op == OP_RESHAPE))
+        n = n->in[0];
+    return n;
+}
+
 /* A vote for the forward step that n undoes, if it is sure; its number, 0 = none is known. */
 static int vote(Order *o, const Node *n, int *votes)
 {
@@ -233,9 +244,24 @@ static int vote(Order *o, const Node *n, int *votes)
     if (n == NULL || n->undoes == NULL)
         return 0;
     find_forward(&o->r->steps, n->undoes, &f, &sure);
-    if (f != NULL && sure > 1)
+    if (f != NULL && sure > 1 && !is_narrowing(n))
         votes[f->number]++;
     return f != NULL ? f->number : 0;
+}
+
+/* The same, of what a call stands for: the product under what it took in. */
+static int vote_call(Order *o, const Node *n, int *votes)
+{
+    int doubtful = 0;
+    for (int d = 0; d <= FUSED_DEPTH && n != NULL; d++) {
+        const OpClass c = op_row(n->op)->class;
+        const int number = vote(o, n, votes);
+        doubtful = number > 0 ? number : doubtful;
+        if (c == CLASS_CONTRACT || c == CLASS_CUSTOM || c == CLASS_INDEX)
+            break;
+        n = n->n_in > 0 ? n->in[0] : NULL;
+    }
+    return doubtful;
 }
 
 /* A fused backward step undoes several forward steps: those whose values it undoes, and those that
@@ -244,7 +270,9 @@ static int step_undone(Order *o, Step *s)
 {
     const Kernel *k = s->kernel;
     int *votes = NEW_ARRAY(o->cx->scratch, int, o->number + 1);
-    int best = 0, doubtful = vote(o, s->node, votes);
+    const Node *main = value_under(s->node);
+    int best = 0;
+    int doubtful = k->kind == KERNEL_MAP ? vote(o, main, votes) : vote_call(o, main, votes);
     for (int v = 0; v < k->values.len; v++)
         if (k->values.at[v].kind != VAL_LOAD)
             vote(o, k->values.at[v].node, votes);

@@ -279,7 +279,7 @@ static void k7_d_out_weight(float *restrict d_out_weight, const rt_bf16 *restric
     }
 }
 
-/* d_out_y[B,D] = seed_loss * 2 * loss_b[B,D]     halves.model:16   gradient of k6, k4 */
+/* d_out_y[B,D] = seed_loss * 2 * loss_b[B,D]     halves.model:16   gradient of k6 */
 static void k8_d_out_y(rt_bf16 *restrict d_out_y, const float *restrict loss_b, float seed_loss,
                        ptrdiff_t B)
 {
@@ -571,7 +571,7 @@ static void halves_backward(const float *p, const rt_bf16 *p16, float *d_p, void
     /* 7    undoes 6, 5  halves.model:16  d_out_weight */
     k7_d_out_weight(d_p + P_out_weight, p16 + P_out_weight, (float)s->seed[S_loss], s->add, n.B);
     RT_CHECK(s, 7, "d_out_weight[D,D]", d_p + P_out_weight, D*D);
-    /* 8    undoes 6, 4  halves.model:16  d_out_y = seed_loss * 2 * loss_b */
+    /* 8    undoes 6     halves.model:16  d_out_y = seed_loss * 2 * loss_b */
     k8_d_out_y(d_out_y, loss_b, (float)s->seed[S_loss], n.B);
     RT_CHECK(s, 8, "d_out_y[B,D]", d_out_y, n.B*D);
     /* 9    undoes 4     halves.model:16  d_out_weight += d_out_y' @ x_2 */
