@@ -247,14 +247,29 @@ static void add_row(Function *f, const Step *s)
     vec_push(e->cx->scratch, &e->steps, ((StepRow){ s->number, t.at }));
 }
 
+/* "z[B,C]" of `all` elements that a step writes through argument a: the first axes of the type may
+   be those of loops, of which it writes one iteration. */
+static const char *written_name(Emitter *e, const Step *s, int a, const Type *type, const Dim *all)
+{
+    const char *name = s->operands[a].buffer->name;
+    if (s->operands[a].buffer->kind == BUF_SUM)
+        return name;
+    for (int k = 0; k <= type->rank; k++) {
+        const Type *part = type_of(e->p->dims, type->dtype, type->rank - k, type->dim + k);
+        if (dim_same(all, type_elems(e->p->dims, part)))
+            return emit_format(e, "%s%s", name, part->rank ? emit_shape(e, part) : "");
+    }
+    return s->kernel->kind == KERNEL_ATTENTION_GRAD
+               ? emit_format(e, "%s, its part %s", name, s->kernel->args.at[a].name)
+               : emit_format(e, "%s, %s elements of it", name, dim_text(e->cx, all));
+}
+
 /* RT_CHECK(s, 3, "h[B,C]", h, n.B*C); of what the step writes through argument a. */
 static void add_check(Function *f, const Step *s, int a, const Dim *offset, Grid g)
 {
     Emitter *e = f->e;
     const Operand *o = &s->operands[a];
     Text t = text_new(e->cx->scratch), axes = text_new(e->cx->scratch);
-    const Type *type = operand_type(f, o);
-    const char *name = o->buffer->name;
     const Dim *all = dim_one(e);
     grid_tidy(e, &g);
     for (int i = 0; i < g.n_axes; i++) {
@@ -265,12 +280,7 @@ static void add_check(Function *f, const Step *s, int a, const Dim *offset, Grid
     const bool dense = g.n_axes == 0 || (g.n_axes == 1 && dim_is(g.step[0], 1));
     const char *at = operand_text(f, o);
     at = dim_is(offset, 0) ? at : emit_format(e, "%s + %s", at, dim_c_factor(&f->dims, offset));
-    if (o->buffer->kind != BUF_SUM)
-        name = dim_same(all, type_elems(e->p->dims, type))
-                   ? emit_format(e, "%s%s", name, type->rank ? emit_shape(e, type) : "")
-               : s->kernel->kind == KERNEL_ATTENTION_GRAD
-                   ? emit_format(e, "%s, its part %s", name, s->kernel->args.at[a].name)
-                   : emit_format(e, "%s, %s elements of it", name, dim_text(e->cx, all));
+    const char *name = written_name(e, s, a, operand_type(f, o), all);
     emit_call(&t, INDENT, dense ? "RT_CHECK(" : "RT_CHECK_GRID(",
               (const char *[]){ "s", emit_format(e, "%d", s->number), emit_string(e, name), at,
                                 dense ? dim_c(&f->dims, all) : axes.at },

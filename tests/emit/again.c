@@ -502,7 +502,7 @@ static void again_forward(const float *p, const float *x, const float *y, void *
 
     /* 1    again.model:12  model again(x: [B, C], y: [B, C]) { */
     k1_x_2(x_2, x, n.B);
-    RT_CHECK(s, 1, "x_2, B*C elements of it", x_2, n.B*C);
+    RT_CHECK(s, 1, "x_2[B,C]", x_2, n.B*C);
     /* 2..6  again.model:14  for i in 0..L { x = h[i](x) } */
     for (int il = 0; il < L; il++)
         block_forward(p, arena, &at, s, n, il);

@@ -462,7 +462,7 @@ static void halves_forward(const float *p, const rt_bf16 *p16, const float *x, c
 
     /* 1    halves.model:12  model halves(x: [B, D], y: [B, D]) { */
     k1_x_2(x_2, x, n.B);
-    RT_CHECK(s, 1, "x_2, B*D elements of it", x_2, n.B*D);
+    RT_CHECK(s, 1, "x_2[B,D]", x_2, n.B*D);
     /* 2..3  halves.model:15  for i in 0..L { x = h[i](x) } */
     for (int il = 0; il < L; il++)
         block_forward(p, p16, arena, &at, s, n, il);

@@ -332,7 +332,7 @@ static void scan_forward(const float *p, const float *x, const float *y, void *a
     RT_CHECK(s, 1, "d_s[B,H]", d_s, n.B*H);
     /* 2    s = 0 */
     k2_s(s_, n.B);
-    RT_CHECK(s, 2, "s, B*H elements of it", s_, n.B*H);
+    RT_CHECK(s, 2, "s[B,H]", s_, n.B*H);
     /* 3..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = 0; it < n.T; it++)
         scan_forward_2(p, x, arena, &at, s, n, it);

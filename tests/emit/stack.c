@@ -456,7 +456,7 @@ static void stack_forward(const float *p, const float *x, const float *y, void *
 
     /* 1    stack.model:11  model stack(x: [B, C], y: [B, C]) { */
     k1_z(z, x, n.B);
-    RT_CHECK(s, 1, "z, B*C elements of it", z, n.B*C);
+    RT_CHECK(s, 1, "z[B,C]", z, n.B*C);
     /* 2..4  stack.model:14  for i in 0..L { z = h[i](z) } */
     for (int il = 0; il < L; il++)
         block_forward(p, arena, &at, s, n, il);

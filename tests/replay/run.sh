@@ -69,6 +69,10 @@ if build forward 's/wanted = y/wanted = log(y)/'; then
     ./forward --resume forward.run/crash --out on.run > other.log 2>&1
     says resume 1 $? other.log 'step 10: the loss is inf'
 fi
+# Of a value that a loop carries, what comes in is one iteration of what is kept.
+if build carried 's/z = inp(x)/z = inp(x) \/ reshape(y, [B, 1])/'; then
+    fails carried carried 'z[B,C], forward: carried.model:14' 'number 77 of the training data'
+fi
 # What is infinite in every step, as where a mask puts -inf before a softmax, is no fault.
 options=
 if build usual 's/wanted = y/wanted = log(y)/; s/inp(x)/inp(exp(log(relu(x))))/' -O0; then
