@@ -119,6 +119,34 @@ static void fix(Rule *r, const Ast *a)
         fix(r, a->args.at[i]);
 }
 
+static bool has_number(Rule *r, const Ast *a)
+{
+    if (!a)
+        return false;
+    const RuleArg *arg = a->kind == AST_NAME ? find_arg(r, a->name) : NULL;
+    bool any = (arg && !arg->flag) || has_number(r, a->left) || has_number(r, a->right)
+               || has_number(r, a->value);
+    for (int i = 0; !any && i < a->args.len; i++)
+        any = has_number(r, a->args.at[i]);
+    return any;
+}
+
+static bool is_decided(Rule *r, const Ast *cond, bool yes)
+{
+    const Thing *t = sem_eval(r->s, cond);
+    return t->kind == THING_BOOL && t->yes == yes;
+}
+
+/* Of a condition that one side decides alone, that side; of two, one without numbers. */
+static const Ast *deciding_side(Rule *r, const Ast *cond, bool yes)
+{
+    const bool left = is_decided(r, cond->left, yes);
+    const bool other = !left || has_number(r, cond->left);
+    return other && is_decided(r, cond->right, yes) && !(left && has_number(r, cond->right))
+               ? cond->right
+               : cond->left;
+}
+
 /* The condition has the value `yes`, and has it for all numbers that options may set. */
 static void keep(Rule *r, const Ast *cond, bool yes)
 {
@@ -129,8 +157,10 @@ static void keep(Rule *r, const Ast *cond, bool yes)
     if (cond->kind == AST_BINARY && cond->op == (yes ? AST_AND : AST_OR)) {
         keep(r, cond->left, yes);
         keep(r, cond->right, yes);
+    } else if (cond->kind == AST_BINARY && cond->op == (yes ? AST_OR : AST_AND)) {
+        keep(r, deciding_side(r, cond, yes), yes);
     } else if (arg && !arg->flag && cond->op >= AST_EQ && cond->op <= AST_GE
-               && cond->right->kind == AST_NUMBER && thing_number(sem_eval(r->s, cond->right), &v)
+               && !has_number(r, cond->right) && thing_number(sem_eval(r->s, cond->right), &v)
                && (yes ? cond->op : opposite(cond->op)) != AST_NE) {
         limit(arg, yes ? cond->op : opposite(cond->op), v);
     } else {
@@ -144,7 +174,9 @@ static const Ast *unknown_in(Rule *r, const Ast *a)
     if (!a)
         return NULL;
     if (a->kind == AST_NAME)
-        return find_arg(r, a->name) || !scope_find_here(r->s->frame->scope, a->name) ? NULL : a;
+        return scope_find_here(r->known, a->name) || !scope_find_here(r->s->frame->scope, a->name)
+                   ? NULL
+                   : a;
     const Ast *bad = unknown_in(r, a->left);
     bad = bad ? bad : unknown_in(r, a->right);
     bad = bad ? bad : unknown_in(r, a->value);
@@ -193,7 +225,7 @@ static void require(Rule *r, const Ast *a)
     f->user = given.file ? given : call;
     f->scope = r->known;
     const Thing *t = sem_eval(r->s, a->value);
-    if (t->kind == THING_BOOL && cond && !(cond->kind == AST_BINARY && cond->op == AST_OR))
+    if (t->kind == THING_BOOL && cond)
         keep(r, cond, true);
     f->scope = scope;
     f->user = call;
@@ -333,7 +365,10 @@ static void run_statement(Rule *r, const Ast *a)
     bool yes;
     switch (a->kind) {
     case AST_STATE: declare_state(r, a); break;
-    case AST_CONST: sem_declare_const(r->s, r->s->frame->scope, a, false); break;
+    case AST_CONST:
+        sem_declare_const(r->s, r->s->frame->scope, a, false);
+        scope_set(r->s, r->known, a->name, scope_find_here(r->s->frame->scope, a->name));
+        break;
     case AST_ASSIGN:
         if (sem_is_requirement(r->s, a))
             require(r, a);

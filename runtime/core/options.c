@@ -334,7 +334,7 @@ static bool parse_real(const char *text, double *value)
 
 static void number_text(double x, char text[40]) /* 1000000000, not 1e+09 */
 {
-    snprintf(text, 40, x == floor(x) && fabs(x) < 1e15 ? "%.0f" : "%.7g", x);
+    snprintf(text, 40, x == floor(x) && fabs(x) < 1e15 ? "%.0f" : "%.8g", x);
 }
 
 __attribute__((noreturn)) static void fail_number(const RtOption *row, const char *text)

@@ -106,6 +106,13 @@ if build odd -D 'optimizer=odd(lr: 1e-2, reach: 0.5, sure: true)'; then
     says no-flag-option 2 "unknown option --sure" ./odd --sure
     says no-decay 2 "--weight-decay: the optimizer of tied is odd, which has none" ./odd --weight-decay 0.1
 fi
+# So does one side of an `or` that is enough, and a constant beside a number.
+sed 's/^train/optimizer limits(lr, a = 1, b = 0, sure = false) {\n    const most = 2\n    _ = require(a > 0 or b > 0)\n    _ = require(a < 0.5 or not sure)\n    if a < most and b < 5 { p = p - lr * g } else { p = p - g }\n}\n&/; s/adamw(/limits(/' "$here/rule.model" > limits.model
+if "$GRADCC" limits.model -o limits >&2; then
+    says or-limits 2 "--a 0: wants a number from 1e-30 to 1.9999998" ./limits --a 0
+    says const-limits 2 "--a 2: wants a number from 1e-30 to 1.9999998" ./limits --a 2
+    says side-without-number 2 "the model has no data" ./limits --a 1.5 --out none
+else bad limits "does not compile"; fi
 says resume-other-state 1 "the run was trained with mine; this program has odd, which keeps another state" \
     ./odd --steps 40 --resume mine.run --out never.run
 
