@@ -25,7 +25,7 @@ static void read_adam(Sem *s, const Ast *betas, const Ast *eps_given, double eps
         sem_error(s, eps_given->span, "eps must be above 0: a gradient of 0 is divided by it");
     sem_hyper(s, "beta1", 0.9, 0, BELOW_1);
     sem_hyper(s, "beta2", 0.999, 0, BELOW_1);
-    sem_hyper(s, "eps", eps, 0, 1e30);
+    sem_hyper(s, "eps", eps, 1e-30, 1e30);
     if (betas)
         sem_betas(s, betas);
 }
@@ -80,8 +80,8 @@ static void read_muon(Sem *s, const Ast *a, const Ast *const *value)
 {
     CheckedTrain *t = &s->out->train;
     double momentum = 0.95, factor = 0;
-    if (value[2])
-        train_number(s, value[2], "momentum", 0, BELOW_1, &momentum);
+    if (value[2] && train_number(s, value[2], "momentum", 0, 1, &momentum) && momentum == 1)
+        sem_error(s, value[2]->span, "momentum must be below 1: 1 never takes in a gradient");
     t->nesterov = true;
     if (value[3])
         sem_eval_bool(s, value[3], "nesterov", &t->nesterov);

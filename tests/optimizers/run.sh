@@ -73,6 +73,10 @@ for p in fp32 fp64 bf16; do
     trains muon-rms 'muon(lr: 0.04, adjust: rms, nesterov: false)' $p 0.5
 done
 
+# A divisor stays above 0 as an option too.
+./lamb-fp32 --eps 0 --out none > said 2>&1
+[ $? = 2 ] && grep -q -e '--eps 0: wants a number, 1e-30 or more' said && ok eps-zero || bad eps-zero "$(tail -n 1 said)"
+
 # Another optimizer has no use for these states, and says so before it reads them.
 for pair in "muon lamb" "lamb adafactor" "adafactor muon"; do
     set -- $pair
