@@ -124,11 +124,15 @@ enum { FIXED_ROWS = sizeof fixed_rows / sizeof *fixed_rows };
 static const struct {
     const char *name, *how;
 } compile_time[] = {
-    { "precision", "--precision=fp64" },
+    { "precision", "--precision=bf16" },
+    { "masters", "--masters=none" },
+    { "head-rows", "--head-rows=N" },
+    { "recompute", "--recompute=blocks" },
     { "define", "-D NAME=VALUE" },
     { "optimizer", NULL },
     { "schedule", NULL },
     { "nesterov", NULL },
+    { "groups", NULL },
     { "reader", NULL },
     { "vocab", NULL },
     { "header", NULL },

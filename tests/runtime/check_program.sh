@@ -65,7 +65,8 @@ says bad-range-of-a-real 2 "--momentum 1: wants a number from 0 to 0.9999999" ./
 says bad-range-above 2 "--batch 0: wants a whole number, 1 or more" ./bigram --batch 0
 says no-steps 2 "--steps 0: there is nothing to do" ./bigram --steps 0 --out none
 says negative 2 "--seed -1: wants a whole number" ./bigram --seed -1
-says compile-time 2 "gradcc --precision=fp64 bigram.model" ./bigram --precision fp64
+says compile-time 2 "gradcc --precision=bf16 bigram.model" ./bigram --precision fp64
+says compile-time-memory 2 "gradcc --recompute=blocks bigram.model" ./bigram --recompute none
 says train-block 2 "set it in the train block of bigram.model" ./bigram --optimizer=adamw
 says const 2 "gradcc -D V=N bigram.model" ./bigram --V 7
 says define 2 "gradcc -D NAME=VALUE bigram.model" ./bigram -DV=7
