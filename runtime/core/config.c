@@ -266,24 +266,36 @@ static bool same_states(const RtTrain *t, const json_t *states)
     return same;
 }
 
+static void tell_kind(FILE *to, const char *what, const char *was, const char *is)
+{
+    if (was && strcmp(was, is) != 0)
+        fprintf(to, "changed  %s %s -> %s (fixed when the program was compiled)\n", what, was, is);
+}
+
 /* Kinds are compiled in; a run that goes on with another kind is told, or ends where its state is
    of no use. */
 static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
 {
     const char *optimizer = json_string_value(json_object_get(root, "optimizer"));
-    const char *schedule = json_string_value(json_object_get(root, "schedule"));
     const char *own = rt_optimizer_name(&m->train);
     if (optimizer && !same_states(&m->train, json_object_get(root, "states")))
         rt_fail(RT_EXIT_FAIL,
                 "the run was trained with %s; this program has %s, which keeps another state"
                 "\nhint: set the optimizer in the train block of %s to %s and compile again",
                 optimizer, own, m->source, optimizer);
-    if (optimizer && strcmp(optimizer, own) != 0)
-        fprintf(to, "changed  optimizer %s -> %s (fixed when the program was compiled)\n",
-                optimizer, own);
-    if (schedule && strcmp(schedule, rt_schedule_name(&m->train)) != 0)
-        fprintf(to, "changed  schedule %s -> %s (fixed when the program was compiled)\n", schedule,
-                rt_schedule_name(&m->train));
+    tell_kind(to, "precision", json_string_value(json_object_get(root, "precision")),
+              rt_precision(m));
+    tell_kind(to, "optimizer", optimizer, own);
+    tell_kind(to, "schedule", json_string_value(json_object_get(root, "schedule")),
+              rt_schedule_name(&m->train));
+}
+
+/* fp16 skips what is not finite, others stop: a program of the other kind has its own way. */
+static bool fits_precision(const RtModel *m, const json_t *root, const char *option)
+{
+    const char *precision = json_string_value(json_object_get(root, "precision"));
+    const bool half = precision && strcmp(precision, "fp16") == 0;
+    return strcmp(option, "nonfinite") != 0 || half == (m->compute == RT_F16);
 }
 
 void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *to)
@@ -299,7 +311,7 @@ void rt_config_adopt(const RtModel *m, RtOptions *o, const char *config, FILE *t
     for (int i = 0; i < rt_option_count(m); i++) {
         const RtOption row = rt_option_at(m, i);
         const json_t *value = json_object_get(root, row.name);
-        if (value && row.saved && rt_option_applies(m, &row))
+        if (value && row.saved && rt_option_applies(m, &row) && fits_precision(m, root, row.name))
             adopt_row(&a, i, value);
     }
     const RtTrain *t = &o->train;

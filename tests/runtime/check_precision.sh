@@ -68,6 +68,12 @@ for run in one two; do grep -q '"loss_scale": 16777216, "scale_tracker": 4,' gro
 grep -q '"loss_scale": 8, "scale_tracker": 2,' grow.three/step-00000052/manifest.json && ok resume-new-scale ||
     bad resume-new-scale "$(grep loss_scale grow.three/step-00000052/manifest.json)"
 
+# A program of another precision says so, and treats what is not finite in its own way.
+says resume-other-precision "changed  precision bf16 -> fp16 (fixed when the program was compiled)" \
+    ./fp16 --resume bf16.one/step-00000060 --steps 61 --out other
+grep -q '"nonfinite": "stop"' bf16.one/config.json && grep -q '"nonfinite": "skip"' other/config.json &&
+    ok other-nonfinite || bad other-nonfinite "$(grep nonfinite other/config.json)"
+
 grep -q '^compute' fp32.out && bad fp32-has-no-copy "it says so" || ok fp32-has-no-copy
 says fp16-compute "compute  fp16 beside fp32 parameters, gradients and optimizer; products in fp32, unpacked block by block" \
     ./fp16 --dry-run --out none
