@@ -167,7 +167,7 @@ static void group(Sem *s, const Ast *a)
     CheckedTrain *t = &s->out->train;
     CheckedUpdate u = { .rate = 1, .decay = NAN, .span = a->span };
     Text names = text_new(s->arena);
-    bool numbers = false, wrong = false;
+    bool named = false, numbers = false, wrong = false;
     if (!train_called(a) || strcmp(a->left->name, "group") != 0) {
         Diag *d = sem_error(s, a->span, "a group of parameters wanted");
         sem_hint(d, "group(\"wte.weight\", lr: 0.5, weight_decay: 0)");
@@ -193,6 +193,7 @@ static void group(Sem *s, const Ast *a)
             wrong = true;
             sem_error(s, arg->span, "a pattern of names is a text: \"h.*.attn.*\"");
         } else {
+            named = true;
             text_add(&names, "%s%s", names.len ? ", " : "", arg->value->name);
             match(s, arg->value, t->updates.len);
         }
@@ -200,7 +201,7 @@ static void group(Sem *s, const Ast *a)
     to->names = names.at;
     if (wrong)
         return;
-    if (names.len == 0)
+    if (!named)
         sem_error(s, a->span, "a group names its parameters: group(\"h.*\", lr: 0.5)");
     else if (!numbers)
         sem_error(s, a->span, "a group has lr, a factor of the rate, or weight_decay, or both");
