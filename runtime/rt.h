@@ -296,6 +296,11 @@ typedef struct RtRooms RtRooms;
 
 typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
 
+typedef struct { /* what the arena holds in the fullest step, by line of the model */
+    const char *line, *values;
+    size_t bytes;
+} RtAlive;
+
 typedef struct {
     const char *name;      /* "chargpt" */
     const char *source;    /* "chargpt.model" */
@@ -335,6 +340,8 @@ typedef struct {
     size_t (*arena_bytes)(const ptrdiff_t *dims, RtEntry entry);
     /* What its products and attention work in; NULL: it has none. */
     void (*rooms)(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms);
+    void (*alive)(const ptrdiff_t *dims, RtAlive *row); /* .n_alive rows of an update; or NULL */
+    int n_alive, fullest; /* number of the step in which the arena holds the most; or 0 */
     void (*step)(RtRun *run, RtStep *s);     /* one update; NULL without a loss */
     void (*evaluate)(RtRun *run, RtStep *s); /* adds sums and counts of one batch */
     void (*forward)(RtRun *run, RtStep *s);  /* fills run->outputs; or NULL */

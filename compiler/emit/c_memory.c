@@ -149,7 +149,7 @@ static void write_table(Emitter *e, const Routine *r)
 
 /* ---- struct and function --------------------------------------------------------------------- */
 
-static const char *size_of(Emitter *e, DimScope *s, const Buffer *b)
+const char *c_place_size(Emitter *e, DimScope *s, const Buffer *b)
 {
     if (b->partials)
         return emit_format(e, "RT_SIZE(%s, %s*%s)", c_type(e, b->dtype), chunk_rows(e, b),
@@ -233,7 +233,8 @@ static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
         text_add(e->out, "    at.%-*s = 0;\n", (int)width, name);
     for (int i = 0; i < b->below.len; i++) {
         const Buffer *y = root_of(b->below.at[i]);
-        write_assignment(e, name, i == 0 ? NULL : name, plan_field(e, y), size_of(e, s, y), width);
+        write_assignment(e, name, i == 0 ? NULL : name, plan_field(e, y), c_place_size(e, s, y),
+                         width);
     }
 }
 
@@ -252,7 +253,8 @@ static void write_end(Emitter *e, DimScope *s, const Routine *r, const char *fie
         const Buffer *b = r->buffers.at[i];
         if (!is_placed(b) || b->over || covered[b->id] || (of && !of[i]))
             continue;
-        write_assignment(e, field, first ? NULL : field, plan_field(e, b), size_of(e, s, b), width);
+        write_assignment(e, field, first ? NULL : field, plan_field(e, b), c_place_size(e, s, b),
+                         width);
         first = false;
     }
 }

@@ -529,7 +529,7 @@ static void write_text(Emitter *e, const char *name, const char *text)
     text_add(e->out, "%s%s,\n", fits ? " " : "\n        ", emit_string(e, text));
 }
 
-static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps)
+static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps, Fullest alive)
 {
     const Source *s = source_of(e->cx, e->p->file);
     const Program *p = e->p;
@@ -584,6 +584,9 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
     text_add(o, "    .arena_bytes = %s_arena_bytes,\n", m);
     if (rooms)
         text_add(o, "    .rooms = %s_rooms,\n", m);
+    if (alive.lines)
+        text_add(o, "    .alive = %s_alive, .n_alive = %d, .fullest = %d,\n", m, alive.lines,
+                 alive.step);
     if (e->kp->train)
         text_add(o, "    .step = %s_step,\n", m);
     if (e->kp->eval)
@@ -616,7 +619,8 @@ void c_table(Emitter *e)
     const bool rooms = write_rooms(e);
     write_metric_values(e);
     const bool steps = c_steps(e);
-    write_model(e, n_dims, check, rooms, steps);
+    const Fullest alive = c_alive(e);
+    write_model(e, n_dims, check, rooms, steps, alive);
     text_add(e->out,
              "\n#ifndef RT_LIBRARY\nint main(int argc, char **argv)\n{\n"
              "    return rt_main(&%s, argc, argv);\n}\n#endif\n",

@@ -345,6 +345,7 @@ typedef struct {
     Span at;
     int64_t bytes;
     Text names;
+    VEC(const Buffer *) places;
 } Line;
 
 static int by_bytes(const void *a, const void *b)
@@ -425,8 +426,9 @@ static int collect_lines(Explainer *x, const Sized *z, Line *line)
         while (k < n && line[k].where != where)
             k++;
         if (k == n)
-            line[n++] = (Line){ where, at, 0, text_new(cx->scratch) };
+            line[n++] = (Line){ where, at, 0, text_new(cx->scratch), { 0 } };
         line[k].bytes += z->bytes[id[i]];
+        vec_push(cx->scratch, &line[k].places, z->r->buffers.at[id[i]]);
         text_add(&line[k].names, "%s%s", line[k].names.len ? ", " : "", b->name);
     }
     qsort(line, (size_t)n, sizeof *line, by_bytes);
@@ -455,6 +457,22 @@ static void write_lines(Explainer *x, const Sized *z)
                  emit_comment(e, line[i].names.at, VALUES_WIDTH),
                  text[0] ? emit_comment(e, text, TEXT_WIDTH) : "-");
     }
+}
+
+int explain_alive(Emitter *e, AliveLine **alive, const Step **step)
+{
+    Explainer x = { .e = *e, .values = program_training_dims(e->p) };
+    if (e->kp->train == NULL || !routine_has_arena(e->kp->train))
+        return 0;
+    const Sized z = size_places(&x, e->kp->train);
+    Line *line = NEW_ARRAY(e->cx->scratch, Line, z.r->buffers.len + 1);
+    const int n = z.live > 0 ? collect_lines(&x, &z, line) : 0;
+    *step = step_at(&z.r->steps, z.peak);
+    *alive = NEW_ARRAY(e->cx->scratch, AliveLine, n + 1);
+    for (int i = 0; i < n; i++)
+        (*alive)[i] = (AliveLine){ line[i].where, line[i].names.at, line[i].places.at,
+                                   line[i].places.len };
+    return n;
 }
 
 /* ---- the dims -------------------------------------------------------------------------------- */

@@ -134,6 +134,10 @@ const char *c_flag(KernelWriter *w, AddKind add);
 
 /* ---- sections ------------------------------------------------------------------------------- */
 
+typedef struct { /* what c_alive has written */
+    int lines, step;
+} Fullest;
+
 void c_name_all(Emitter *e);               /* c_head.c: identifiers of the whole file */
 void c_head(Emitter *e);                   /* the comment at the top */
 void c_dimensions(Emitter *e);             /* section 1 */
@@ -151,7 +155,17 @@ const char *c_schedule_prose(Emitter *e); /* c_schedule.c: how the rate runs, a 
 void c_rate(Emitter *e);                  /* the function of a rate that is a formula */
 void c_schedule_rows(Emitter *e);         /* of .train */
 bool c_steps(Emitter *e);                 /* c_check.c: its table of steps; false: none */
+Fullest c_alive(Emitter *e);              /* c_alive.c: what the fullest step holds */
 void c_table(Emitter *e);                 /* c_table.c: section 8 */
+
+/* explain.c: what is alive in the fullest step of training, by the line of the model that computes
+   it, the largest first at the training dims. Returns the lines; *step may become NULL. */
+typedef struct {
+    const char *where, *names; /* "gpt2.model:12", "h_ln_1, h_x" */
+    const Buffer **place;
+    int n_places;
+} AliveLine;
+int explain_alive(Emitter *e, AliveLine **alive, const Step **step);
 
 /* Names of what a routine is called in the file: "Plan", "chargpt_plan", "chargpt_forward". */
 const char *routine_plan_type(Emitter *e, const Routine *r);
@@ -159,6 +173,7 @@ const char *routine_plan_function(Emitter *e, const Routine *r);
 bool routine_has_arena(const Routine *r);            /* does any buffer lie in it? */
 bool routine_is_part(Emitter *e, const Routine *r);  /* do the outputs need less than its plan? */
 const char *plan_field(Emitter *e, const Buffer *b); /* its name in the plan struct */
+const char *c_place_size(Emitter *e, DimScope *s, const Buffer *b); /* "RT_SIZE(float, n.B*C)" */
 const char *c_buffer_shape(Emitter *e, const Buffer *b); /* "[B,T,C]", "[RT_CHUNKS,4*C]" */
 
 /* Which values of a step a function needs. */

@@ -23,7 +23,7 @@ static int parts_of(const RtMemory *need, Part part[PARTS])
         { "gradient", "", need->gradients },
         { "optimizer", "", need->state },
         { "average", "", need->average },
-        { "arena", "values of a micro-step; --explain=memory of gradcc lists them", need->arena },
+        { "arena", "values of a micro-step", need->arena },
         { "batch", "", need->inputs },
         { "outputs", "", need->outputs },
         { "workspace", "of products and attention, on this machine", need->rooms },
@@ -75,7 +75,7 @@ static const char *count_text(double bytes, char text[COUNT_TEXT])
 static void print_row(const char *name, double bytes, double all, const char *note)
 {
     char count[COUNT_TEXT], size[RT_BYTES_TEXT];
-    printf("  %-12s %19s %12s %5.1f %%%s%s\n", name, count_text(bytes, count),
+    printf("  %-18s %17s %12s %5.1f %%%s%s\n", name, count_text(bytes, count),
            rt_bytes(bytes, size), all > 0 ? 100 * bytes / all : 0, note[0] ? "  " : "", note);
 }
 
@@ -84,7 +84,7 @@ static void print_table(const RtMemory *need)
 {
     Part part[PARTS];
     const int n = parts_of(need, part);
-    printf("  %-12s %19s\n", "memory", "bytes");
+    printf("  %-18s %17s\n", "memory", "bytes");
     for (int i = 0; i < n; i++)
         if (part[i].bytes > 0)
             print_row(part[i].name, part[i].bytes, need->total, part[i].note);
@@ -93,6 +93,32 @@ static void print_table(const RtMemory *need)
               before             ? "while the data were read"
               : need->saving > 0 ? "while a checkpoint is written"
                                  : "in a step");
+}
+
+/* The arena where it is fullest, by line of the model: the largest first. */
+static void print_alive(const RtModel *m, const RtOptions *o)
+{
+    if (m->n_alive == 0)
+        return;
+    RtAlive *row = rt_alloc((size_t)m->n_alive * sizeof *row, "the report on memory");
+    double all = 0;
+    m->alive(o->dims, row);
+    for (int i = 0; i < m->n_alive; i++)
+        all += (double)row[i].bytes;
+    printf("\n  the arena in step %d, where it is fullest, by line of the model\n", m->fullest);
+    for (int i = 0; i < m->n_steps; i++)
+        if (m->steps[i].number == m->fullest)
+            printf("  (%s: %s)\n", m->steps[i].where, m->steps[i].how);
+    for (int i = 0; i < m->n_alive; i++) {
+        int best = i; /* the rows are sorted at the sizes of the train block, not at these */
+        for (int k = i + 1; k < m->n_alive; k++)
+            best = row[k].bytes > row[best].bytes ? k : best;
+        const RtAlive take = row[best];
+        memmove(row + i + 1, row + i, (size_t)(best - i) * sizeof *row);
+        row[i] = take;
+        print_row(take.line, (double)take.bytes, all, take.values);
+    }
+    rt_free(row);
 }
 
 /* ---- what would fit -------------------------------------------------------------------------- */
@@ -231,8 +257,10 @@ void rt_memory_check(const RtModel *m, const RtOptions *o, const RtData *data, i
     if (o->command == RT_DO_TRAIN)
         printf("memory   %s; %s free\n", parts_text(&need, true, &parts),
                room < 0 ? "unknown" : rt_bytes(room, bytes));
-    if (o->command == RT_DO_TRAIN && o->dry_run)
+    if (o->command == RT_DO_TRAIN && o->dry_run) {
         print_table(&need);
+        print_alive(m, o);
+    }
     if (room >= 0 && need.needed > room && !o->force && !o->dry_run)
         refuse(&asked, &need);
 }

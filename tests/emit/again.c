@@ -806,6 +806,18 @@ static const RtStepRow again_steps[] = {
       "d_h_norm, x_2[i-1], h_norm_rstd, param h.*.norm.weight, d_x" },
 };
 
+/* What the arena holds in step 17, where it is fullest at B = 8, by line of the model. */
+static void again_alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = again_dims(dims);
+    row[0] = (RtAlive){ "again.model:9", "work_d_x, d_h_norm, h_norm_rstd", 0 };
+    row[0].bytes = RT_SIZE(float, RT_CHUNKS*C) + RT_SIZE(float, n.B*C) + RT_SIZE(float, n.B);
+    row[1] = (RtAlive){ "again.model:12", "x_2", 0 };
+    row[1].bytes = RT_SIZE(float, n.B*C*L + n.B*C);
+    row[2] = (RtAlive){ "again.model:15", "d_x", 0 };
+    row[2].bytes = RT_SIZE(float, n.B*C);
+}
+
 const RtModel again = {
     .name = "again",
     .source = "again.model", .source_crc = 0x53ef0621u,
@@ -841,6 +853,7 @@ const RtModel again = {
     .input_shape = again_input_shape,
     .arena_bytes = again_arena_bytes,
     .rooms = again_rooms,
+    .alive = again_alive, .n_alive = 3, .fullest = 17,
     .step = again_step,
     .evaluate = again_run_evaluate,
 };

@@ -780,6 +780,19 @@ static const RtStepRow halves_steps[] = {
     { 14, true, { "h" }, "halves.model:12", "d_x = d_x + d_x_a", "d_x, d_x_a" },
 };
 
+/* What the arena holds in step 11, where it is fullest at B = 32, by line of the model. */
+static void halves_alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = halves_dims(dims);
+    row[0] = (RtAlive){ "halves.model:9", "work_d_h_b_a, h_x_a, d_h_b_a", 0 };
+    row[0].bytes = RT_SIZE(float, 2*RT_CHUNKS*D) + RT_SIZE(rt_bf16, n.B*D*L) +
+            RT_SIZE(rt_bf16, n.B*D);
+    row[1] = (RtAlive){ "halves.model:12", "x_2", 0 };
+    row[1].bytes = RT_SIZE(rt_bf16, n.B*D*L + n.B*D);
+    row[2] = (RtAlive){ "halves.model:16", "d_x", 0 };
+    row[2].bytes = RT_SIZE(rt_bf16, n.B*D);
+}
+
 const RtModel halves = {
     .name = "halves",
     .source = "halves.model", .source_crc = 0xb109fee2u,
@@ -817,6 +830,7 @@ const RtModel halves = {
     .map_range = halves_map_range,
     .arena_bytes = halves_arena_bytes,
     .rooms = halves_rooms,
+    .alive = halves_alive, .n_alive = 3, .fullest = 11,
     .step = halves_step,
     .evaluate = halves_run_evaluate,
 };

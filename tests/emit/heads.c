@@ -762,6 +762,19 @@ static const RtStepRow heads_steps[] = {
       "input tokens, d_wte" },
 };
 
+/* What the arena holds in step 11, where it is fullest at B = 16, T = 16, by line of the model. */
+static void heads_alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = heads_dims(dims);
+    row[0] = (RtAlive){ "heads.model:10", "d_qkv_y, y, y_logsumexp", 0 };
+    row[0].bytes = RT_SIZE(float, 3*n.B*n.T*C) + RT_SIZE(float, n.B*n.T*C) +
+            RT_SIZE(float, n.B*n.T*H);
+    row[1] = (RtAlive){ "heads.model:9", "qkv_y, wte", 0 };
+    row[1].bytes = RT_SIZE(float, 3*n.B*n.T*C) + RT_SIZE(float, n.B*n.T*C);
+    row[2] = (RtAlive){ "heads.model:11", "d_y", 0 };
+    row[2].bytes = RT_SIZE(float, n.B*n.T*C);
+}
+
 const RtModel heads = {
     .name = "heads",
     .source = "heads.model", .source_crc = 0x07bee3cfu,
@@ -794,6 +807,7 @@ const RtModel heads = {
     .input_shape = heads_input_shape,
     .arena_bytes = heads_arena_bytes,
     .rooms = heads_rooms,
+    .alive = heads_alive, .n_alive = 3, .fullest = 11,
     .step = heads_step,
     .evaluate = heads_run_evaluate,
 };

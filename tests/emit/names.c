@@ -745,6 +745,21 @@ static const RtStepRow double__steps[] = {
       "d_restrict, input float" },
 };
 
+/* What the arena holds in step 8, where it is fullest at B = 16, row = 16, by line of the
+ * model. */
+static void double__alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = double__dims(dims);
+    row[0] = (RtAlive){ "names.model:11", "work_d_restrict", 0 };
+    row[0].bytes = RT_SIZE(float, RT_CHUNKS*int_max);
+    row[1] = (RtAlive){ "names.model:9", "k1_a, d_restrict", 0 };
+    row[1].bytes = 2*RT_SIZE(float, n.B*int_max);
+    row[2] = (RtAlive){ "names.model:10", "rt_exp_a, rt_exp", 0 };
+    row[2].bytes = 2*RT_SIZE(float, n.B*int_max);
+    row[3] = (RtAlive){ "names.model:12", "d_at", 0 };
+    row[3].bytes = RT_SIZE(float, n.B*int_max);
+}
+
 const RtModel double_ = {
     .name = "double",
     .source = "names.model", .source_crc = 0x6adbf80du,
@@ -780,6 +795,7 @@ const RtModel double_ = {
     .output_shape = double__output_shape,
     .arena_bytes = double__arena_bytes,
     .rooms = double__rooms,
+    .alive = double__alive, .n_alive = 4, .fullest = 8,
     .step = double__step,
     .evaluate = double__run_evaluate,
     .forward = double__run_outputs,

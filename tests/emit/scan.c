@@ -605,6 +605,18 @@ static const RtStepRow scan_steps[] = {
     { 11, true, { "scan" }, "scan.model:11", "d_wx_weight (+)= d_wh_y' @ x", "d_wh_y, input x" },
 };
 
+/* What the arena holds in step 8, where it is fullest at B = 16, T = 16, by line of the model. */
+static void scan_alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = scan_dims(dims);
+    row[0] = (RtAlive){ "scan.model:9", "s, d_s", 0 };
+    row[0].bytes = RT_SIZE(float, n.B*n.T*H + n.B*H) + RT_SIZE(float, n.B*H);
+    row[1] = (RtAlive){ "scan.model:14", "d_states", 0 };
+    row[1].bytes = RT_SIZE(float, n.B*n.T*H);
+    row[2] = (RtAlive){ "scan.model:11", "work_d_wh_y, d_wh_y", 0 };
+    row[2].bytes = RT_SIZE(float, RT_CHUNKS*H) + RT_SIZE(float, n.B*H);
+}
+
 const RtModel scan = {
     .name = "scan",
     .source = "scan.model", .source_crc = 0x3f035e97u,
@@ -637,6 +649,7 @@ const RtModel scan = {
     .input_shape = scan_input_shape,
     .arena_bytes = scan_arena_bytes,
     .rooms = scan_rooms,
+    .alive = scan_alive, .n_alive = 3, .fullest = 8,
     .step = scan_step,
     .evaluate = scan_run_evaluate,
 };

@@ -722,6 +722,19 @@ static const RtStepRow stack_steps[] = {
       "d_h_norm_y, z[i-1], h_norm_mu[i], h_norm_rstd[i], param h.*.norm.weight, d_z" },
 };
 
+/* What the arena holds in step 7, where it is fullest at B = 16, by line of the model. */
+static void stack_alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = stack_dims(dims);
+    row[0] = (RtAlive){ "stack.model:8", "work_d_h_lin, h_norm_y, h_lin, d_h_li...", 0 };
+    row[0].bytes = RT_SIZE(float, RT_CHUNKS*C) + 2*RT_SIZE(float, n.B*C*L) + RT_SIZE(float, n.B*C) +
+            2*RT_SIZE(float, n.B*L);
+    row[1] = (RtAlive){ "stack.model:11", "z", 0 };
+    row[1].bytes = RT_SIZE(float, n.B*C*L + n.B*C);
+    row[2] = (RtAlive){ "stack.model:15", "d_z", 0 };
+    row[2].bytes = RT_SIZE(float, n.B*C);
+}
+
 const RtModel stack = {
     .name = "stack",
     .source = "stack.model", .source_crc = 0xee3725feu,
@@ -754,6 +767,7 @@ const RtModel stack = {
     .input_shape = stack_input_shape,
     .arena_bytes = stack_arena_bytes,
     .rooms = stack_rooms,
+    .alive = stack_alive, .n_alive = 3, .fullest = 7,
     .step = stack_step,
     .evaluate = stack_run_evaluate,
 };

@@ -435,6 +435,16 @@ static const RtStepRow tiny_steps[] = {
     { 4, true, { 0 }, "tiny.model:8", "d_w (+)= x' @ d_h_a", "input x, d_h_a" },
 };
 
+/* What the arena holds in step 3, where it is fullest at B = 32, by line of the model. */
+static void tiny_alive(const ptrdiff_t *dims, RtAlive *row)
+{
+    const Dims n = tiny_dims(dims);
+    row[0] = (RtAlive){ "tiny.model:8", "work_d_h_a, h, d_h_a", 0 };
+    row[0].bytes = RT_SIZE(float, RT_CHUNKS*O) + 2*RT_SIZE(float, n.B*O);
+    row[1] = (RtAlive){ "tiny.model:9", "loss_a", 0 };
+    row[1].bytes = RT_SIZE(float, n.B*O);
+}
+
 const RtModel tiny = {
     .name = "tiny",
     .source = "tiny.model", .source_crc = 0x5b6d6dadu,
@@ -464,6 +474,7 @@ const RtModel tiny = {
     .input_shape = tiny_input_shape,
     .arena_bytes = tiny_arena_bytes,
     .rooms = tiny_rooms,
+    .alive = tiny_alive, .n_alive = 2, .fullest = 3,
     .step = tiny_step,
     .evaluate = tiny_run_evaluate,
 };

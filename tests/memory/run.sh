@@ -127,6 +127,14 @@ run="--data $work/text --batch 8 --steps 2 --out none"
 # refuses NAME BYTES TEXT PROGRAM: with so many bytes free
 refuses() { says "$1" 1 "$3" env RT_FAULT=free:$2 "$work/$4" $run; }
 says table 0 'workspace 1' "$work/chargpt" $run --dry-run
+says alive 0 ', where it is fullest, by line of the model' "$work/chargpt" $run --dry-run
+# The program's lines at other dims are those that gradcc prints for them.
+lines() { sed -n "$1" | sed -n 's/^ *\(chargpt.model:[0-9]*\)  *\([0-9,]*\) .*/\1 \2/p' | sort; }
+if diff <("$work/chargpt" $run --dims T=48 --dry-run | lines '/where it is fullest/,$p') \
+        <("$g" --explain=memory models/chargpt.model -D V=12 --dims B=8,T=48 |
+            lines '/^alive at step/,$p') > "$work/err" && [ -n "$("$work/chargpt" $run --dry-run |
+            lines '/where it is fullest/,$p')" ]
+then ok alive-lines; else bad alive-lines "$(head -n 3 "$work/err")"; fi
 refuses micro-steps-fit 40000000 'hint: --accumulate 2 fits and gives the same update' chargpt
 refuses others-fit 40000000 'hint: compiled with gradcc --recompute=blocks it needs about' chargpt
 refuses precision-fits 40000000 ', with --precision=bf16 about' chargpt
