@@ -184,6 +184,14 @@ static bool in_settings(const Parser *p)
     return at >= 5 && strncmp(p->source->text + at - 5, "train", 5) == 0;
 }
 
+/* "Gib", "mb", "KB": a unit of bytes, were it written right. */
+static bool is_like_unit(const char *word)
+{
+    const size_t n = strlen(word);
+    return (n == 2 || (n == 3 && (word[1] == 'i' || word[1] == 'I')))
+           && strchr("kKmMgGtT", word[0]) != NULL && (word[n - 1] == 'b' || word[n - 1] == 'B');
+}
+
 static void add_hints(Parser *p, Diag *d, Span at, const char *found, Expected e)
 {
     static const char *const comparisons[] = { "'<'", "<=", "'>'", ">=", "==", "!=" };
@@ -213,6 +221,8 @@ static void add_hints(Parser *p, Diag *d, Span at, const char *found, Expected e
         diag_hint(d, "a call alone has no effect: name its value, as in y = %s(...)", before);
     else if (strcmp(found, "'['") == 0 && p->before.first && wants(e, "'='"))
         diag_hint(d, "values do not change in place: make a new one, as in y = where(...)");
+    else if (before[0] >= '0' && before[0] <= '9' && is_like_unit(source_piece(p, at)))
+        diag_hint(d, "units of bytes are KiB, MiB, GiB, TiB and kB, MB, GB, TB");
     else if (p->now.first || p->before.first)
         hint_first_word(p, d, in_braces);
 }

@@ -298,11 +298,11 @@ static void k10_d_y(float *d_y, const bool *restrict z_a, const float *d_z, ptrd
         d_y[i] = z_a[i] ? d_z[i] * 1.25f : 0.0f;
 }
 
-/* d_v = p' @ d_y
+/* d_v = prob' @ d_y
  * d_q = d_s @ k / sqrt(C/H)
  * d_k = d_s' @ q / sqrt(C/H)
- * where p = exp(q @ k' / sqrt(C/H) - y_logsumexp), and 0 for keys after the query (causal)
- * where d_s = p * (d_y @ v' - sum of d_y * y over the width of a head)
+ * where prob = exp(q @ k' / sqrt(C/H) - y_logsumexp), and 0 for keys after the query (causal)
+ * where d_s = prob * (d_y @ v' - sum of d_y * y over the width of a head)
  * where d_q, d_k and d_v are parts of d_qkv_y, head by head
  * where q, k and v are parts of qkv_y, head by head
  * heads.model:10   gradient of k3 */
