@@ -575,14 +575,14 @@ static void write_attention_grad(Writer *w, Text *t, const Node *n, const Operan
             text_add(t, ", parts of %s", d.parts_of);
         return;
     }
-    text_add(t, "%s = prob' @ %s\n%s = d_s @ %s%s\n%s = d_s' @ %s%s", d.v, d_y, d.q, h.k, scale, d.k,
-             h.q, scale);
+    text_add(t, "%s = prob' @ %s\n%s = d_s @ %s%s\n%s = d_s' @ %s%s", d.v, d_y, d.q, h.k, scale,
+             d.k, h.q, scale);
     text_put(t, "\nwhere prob = exp(");
     write_scores(w, t, n, h.q, h.k);
     text_add(t, " - %s)%s", logsumexp,
              n->attr.causal ? ", and 0 for keys after the query (causal)" : "");
-    text_add(t, "\nwhere d_s = prob * (%s @ %s' - sum of %s * %s over the width of a head)", d_y, h.v,
-             d_y, y);
+    text_add(t, "\nwhere d_s = prob * (%s @ %s' - sum of %s * %s over the width of a head)", d_y,
+             h.v, d_y, y);
     write_parts(t, &d);
     write_parts(t, &h);
 }
