@@ -247,13 +247,14 @@ static void fold(Scope *s, Node *n)
         fold(s, n->in[i]);
 }
 
-/* A rounded product, with its bias, is written rounded. */
+/* A product of values of 16 bits, rounded, and its bias: it is written rounded. */
 static void find_rounded_product(Scope *s, Node *n)
 {
     if (!s->f->fuse || !node_is_narrowing(n) || n->type->rank < 1 || s->at[n->id].folded)
         return;
     Products *p = NEW(s->f->cx->scratch, Products);
-    if (!collect_products(s, n->in[0], n->type->dim[n->type->rank - 1], p) || p->at.len != 1)
+    if (!collect_products(s, n->in[0], n->type->dim[n->type->rank - 1], p) || p->at.len != 1
+        || !narrow_is(s->f, p->at.at[0]->in[0]) || !narrow_is(s->f, p->at.at[0]->in[1]))
         return;
     s->at[n->id].sum = p;
     fold(s, n->in[0]);
