@@ -65,11 +65,21 @@ void rt_clip(RtRun *run, RtStep *s)
     RT_UNUSED(run);
     RT_UNUSED(s);
 }
+void rt_clip_value(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
+}
 void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u))
 {
     RT_UNUSED(run);
     RT_UNUSED(s);
     RT_UNUSED(piece);
+}
+void rt_update_muon(RtRun *run, RtStep *s)
+{
+    RT_UNUSED(run);
+    RT_UNUSED(s);
 }
 void rt_end_step(RtRun *run, RtStep *s)
 {
