@@ -27,7 +27,7 @@ typedef struct {
     int64_t validated, saved; /* last step that was, -1 = none */
     double val_loss;
     int failures;           /* of saving, in a row */
-    const char *crash;      /* where that is kept, NULL = not yet needed */
+    const char *crash;      /* where a step that is not finite is kept, NULL = nowhere */
     bool skipping;          /* the step before was skipped */
     double capsule_seconds; /* spent on saving states before skipped steps */
     bool locked;            /* the run directory is ours */
@@ -50,7 +50,7 @@ static const char *shell_word(const char *text)
 }
 
 /* The run directory of a path given to --resume: itself, or the parent of step-... */
-static const char *run_directory_of(const char *path)
+static char *run_directory_of(const char *path)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
@@ -59,8 +59,8 @@ static const char *run_directory_of(const char *path)
     while (base > 0 && path[base - 1] != '/')
         base--;
     if (strncmp(path + base, "step-", 5) != 0)
-        return rt_keep(rt_printf("%.*s", (int)n, path));
-    return base == 0 ? "." : rt_keep(rt_printf("%.*s", base > 1 ? (int)base - 1 : 1, path));
+        return rt_printf("%.*s", (int)n, path);
+    return base == 0 ? rt_printf(".") : rt_printf("%.*s", base > 1 ? (int)base - 1 : 1, path);
 }
 
 /* Where the run writes, and what it goes on from, but for --resume auto. */
@@ -72,9 +72,10 @@ static void set_directory(Train *t)
     if (strcmp(o->resume, "none") != 0 && strcmp(o->resume, "auto") != 0) {
         t->from = o->resume;
         if (!out_given)
-            o->train.out = run_directory_of(o->resume);
+            o->train.out = rt_keep(run_directory_of(o->resume));
     }
     t->dir = write ? o->train.out : NULL;
+    t->crash = t->dir ? rt_keep(rt_printf("%s/crash", t->dir)) : NULL;
 }
 
 static void resolve_auto(Train *t)
@@ -88,7 +89,10 @@ static void check_directory(const Train *t)
 {
     if (!t->dir || t->o->dry_run)
         return;
-    const bool same = t->from && strcmp(run_directory_of(t->from), run_directory_of(t->dir)) == 0;
+    char *from = t->from ? run_directory_of(t->from) : NULL, *to = run_directory_of(t->dir);
+    const bool same = from && strcmp(from, to) == 0;
+    rt_free(from);
+    rt_free(to);
     if (!same && rt_checkpoint_exists(t->dir))
         rt_fail(RT_EXIT_USAGE,
                 "%s holds the checkpoints of a run; they are not overwritten\nhint: "
@@ -98,12 +102,10 @@ static void check_directory(const Train *t)
 
 static void tell_crash(const Train *t)
 {
-    char *crash = t->dir ? rt_printf("%s/crash", t->dir) : NULL;
-    if (crash && !t->from && rt_checkpoint_exists(crash))
+    if (t->crash && !t->from && rt_checkpoint_exists(t->crash))
         printf("note     %s holds the state before a step that was not finite; --resume %s goes on "
                "from it\n",
-               crash, shell_word(crash));
-    rt_free(crash);
+               t->crash, shell_word(t->crash));
 }
 
 /* Going back in a run would mix its old later checkpoints with the new ones. */
@@ -382,8 +384,6 @@ static const char *save_capsule(Train *t, const RtState *before, const RtStep *s
 {
     if (!t->dir)
         return NULL;
-    if (!t->crash)
-        t->crash = rt_keep(rt_printf("%s/crash", t->dir));
     make_directories(t->crash);
     return rt_capsule_save(t->run, before, s, means, t->crash) == 0 ? t->crash : NULL;
 }

@@ -118,6 +118,13 @@ for precision in fp32 bf16; do
         "--data $work/train.bin --val-data $work/val.bin --dims T=40 --steps 3 --batch 4
         --accumulate 2 --eval 2 --save 1"
 done
+# ... where updates are skipped, by a run that goes on in another folder.
+"$g" models/digits_mlp.model --precision=fp16 -o "$work/program" 2> "$work/err"
+rm -rf "$work/out"
+"$work/program" --scale-interval 1 --steps 20 --eval 0 --out "$work/out" > "$work/said" 2>&1
+says planned-elsewhere 0 'as planned' "$work/program" --resume "$work/out/step-00000020" \
+    --steps 60 --out "$work/there"
+if [ -d "$work/there/crash" ]; then ok planned-skipped; else bad planned-skipped "none is"; fi
 
 # ---- what does not fit ---------------------------------------------------------------------------
 "$g" models/chargpt.model -D V=12 -o "$work/chargpt" 2> "$work/err" || bad refuse "does not compile"
