@@ -278,7 +278,13 @@ static void compare_kinds(const RtModel *m, const json_t *root, FILE *to)
 {
     const char *optimizer = json_string_value(json_object_get(root, "optimizer"));
     const char *own = rt_optimizer_name(&m->train);
-    if (optimizer && !same_states(&m->train, json_object_get(root, "states")))
+    const bool same = !optimizer || same_states(&m->train, json_object_get(root, "states"));
+    if (!same && strcmp(optimizer, own) == 0)
+        rt_fail(RT_EXIT_FAIL,
+                "the run was trained with another %s, which keeps another state than the one of "
+                "this program\nhint: give %s its states of then and compile again",
+                own, own);
+    if (!same)
         rt_fail(RT_EXIT_FAIL,
                 "the run was trained with %s; this program has %s, which keeps another state"
                 "\nhint: set the optimizer in the train block of %s to %s and compile again",

@@ -115,6 +115,11 @@ if "$GRADCC" limits.model -o limits >&2; then
 else bad limits "does not compile"; fi
 says resume-other-state 1 "the run was trained with mine; this program has odd, which keeps another state" \
     ./odd --steps 40 --resume mine.run --out never.run
+sed 's/seen/saw/g' tied.model > then.model
+if "$GRADCC" then.model -D 'optimizer=odd(lr: 1e-2, reach: 0.5, sure: true)' -o then >&2; then
+    says resume-own-other-state 1 "trained with another odd, which keeps another state" \
+        ./then --steps 40 --resume a.run --out never.run
+else bad then "does not compile"; fi
 
 # Arguments may not be called as options of every program are.
 cd "$here" || exit 1
