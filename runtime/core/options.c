@@ -12,6 +12,7 @@
 enum { TRAIN = RT_DO_TRAIN, EVAL = RT_DO_EVAL, GEN = RT_DO_GENERATE, ALL = TRAIN | EVAL | GEN };
 
 #define NO_LIMIT 9e18
+#define TINY     0x1p-100 /* the least number above 0 */
 
 /* clang-format off */
 static const RtOption fixed_rows[] = {
@@ -48,15 +49,15 @@ static const RtOption fixed_rows[] = {
   "what the rate is multiplied with there", true },
 { "pct-start",    RT_OPT_REAL, AT(train.pct_start),    TRAIN,      0,        1,        "X",
   "share of the updates until the rate is highest", true },
-{ "div-factor",   RT_OPT_REAL, AT(train.div_factor),   TRAIN,      0x1p-100, 1e30,     "X",
+{ "div-factor",   RT_OPT_REAL, AT(train.div_factor),   TRAIN,      TINY,     1e30,     "X",
   "highest rate / first rate", true },
-{ "final-div-factor", RT_OPT_REAL, AT(train.final_div_factor), TRAIN, 0x1p-100, 1e30,  "X",
+{ "final-div-factor", RT_OPT_REAL, AT(train.final_div_factor), TRAIN, TINY,     1e30,  "X",
   "first rate / last rate", true },
 { "weight-decay", RT_OPT_REAL, AT(train.weight_decay), TRAIN,      0,        1e30,     "X",
   "decay of the parameters marked so", true },
-{ "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      0x1p-100, 1e30,     "X",
+{ "clip",         RT_OPT_REAL, AT(train.clip),         TRAIN,      TINY,     1e30,     "X",
   "largest global norm of the gradient", true },
-{ "clip-value",   RT_OPT_REAL, AT(train.clip_value),   TRAIN,      0x1p-100, 1e30,     "X",
+{ "clip-value",   RT_OPT_REAL, AT(train.clip_value),   TRAIN,      TINY,     1e30,     "X",
   "largest size of its elements, which are limited first", true },
 { "ema",          RT_OPT_REAL, AT(train.ema),          TRAIN,      0,        0x1.fffffep-1, "X",
   "average of the weights, e = X e + (1 - X) p; 0 = none is kept", true },
@@ -341,6 +342,14 @@ static void number_text(double x, char text[40]) /* 1000000000, not 1e+09 */
     snprintf(text, 40, x == floor(x) && fabs(x) < 1e15 ? "%.0f" : "%.8g", x);
 }
 
+/* How to do without what may be 0 in the train block only. */
+static const char *without(const char *name)
+{
+    return strcmp(name, "clip") == 0         ? "\nhint: to compile without: gradcc -D clip=0"
+           : strcmp(name, "clip-value") == 0 ? "\nhint: to compile without: gradcc -D clip_value=0"
+                                             : "";
+}
+
 __attribute__((noreturn)) static void fail_number(const RtOption *row, const char *text)
 {
     const char *kind = row->type == RT_OPT_REAL ? "number" : "whole number";
@@ -354,6 +363,12 @@ __attribute__((noreturn)) static void fail_number(const RtOption *row, const cha
                 row->name, text, lo, row->name);
     if (row->hi >= 1e18 && row->lo <= -1e18)
         rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s", row->name, text, kind);
+    double value;
+    if (row->hi >= 1e18 && row->type == RT_OPT_REAL && parse_real(text, &value) && value > row->hi)
+        rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, at most %.3g", row->name, text, kind, row->hi);
+    if (row->hi >= 1e18 && row->lo > 0 && row->lo <= TINY)
+        rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s above 0%s", row->name, text, kind,
+                without(row->name));
     if (row->hi >= 1e18)
         rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s, %s or more", row->name, text, kind, lo);
     rt_fail(RT_EXIT_USAGE, "--%s %s: wants a %s from %s to %s", row->name, text, kind, lo, hi);

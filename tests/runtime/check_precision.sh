@@ -51,6 +51,15 @@ says loss-scale-help "--loss-scale X" ./fp16 --help
 [ $? = 2 ] && grep -qF -- '--loss-scale 0.5: wants 1 or more, or 0 for none' said.err && ok small-loss-scale ||
     bad small-loss-scale "$(tail -n 1 said.err)"
 
+# refused NAME TEXT OPTION...
+refused() {
+    local name=$1 text=$2; shift 2
+    ./fp16 "$@" --out none > said.out 2> said.err
+    [ $? = 2 ] && grep -qF -- "$text" said.err && ok "$name" || bad "$name" "$(head -n 1 said.err)"
+}
+refused clip-0 '--clip 0: wants a number above 0' --clip 0
+refused clip-0-hint 'hint: to compile without: gradcc -D clip=0' --clip 0
+
 # Gradients in 32 bits are in range at all these scales, so that parameters are the same to the bit.
 for scale in 1 1024 0; do ./fp16 --loss-scale $scale --out scale.$scale --clip 0.5 > scale.out || bad trains "scale $scale"; done
 for scale in 1024 0; do same scale-$scale-is-exact scale.1/step-00000400 scale.$scale/step-00000400; done

@@ -62,6 +62,7 @@ says bad-number 2 "--lr 1e-3x: wants a number" ./bigram --lr 1e-3x
 says bad-whole 2 "--steps 1.5: wants a whole number" ./bigram --steps 1.5
 says bad-range 2 "--accumulate 0: wants a whole number from 1 to 1000000000" ./bigram --accumulate 0
 says bad-range-of-a-real 2 "--momentum 1: wants a number from 0 to 0.9999999" ./bigram --momentum 1
+says bad-range-below 2 "--lr 1e60: wants a number, at most 1e+30" ./bigram --lr 1e60
 says bad-range-above 2 "--batch 0: wants a whole number, 1 or more" ./bigram --batch 0
 says no-steps 2 "--steps 0: there is nothing to do" ./bigram --steps 0 --out none
 says negative 2 "--seed -1: wants a whole number" ./bigram --seed -1
