@@ -219,7 +219,7 @@ static const char *summary_of(const Program *p)
         return NULL;
     return arena_printf(p->cx->arena,
                         "%s: %d value%s of loops computed again, %s more of %s in a micro-step, "
-                        "predicted time %+.1f %%",
+                        "predicted time %+.1f %% against auto",
                         setting_text(p), n, n == 1 ? "" : "s", flops_text(p->cx, r->flops),
                         flops_text(p->cx, r->step_flops), 100 * r->slower);
 }

@@ -64,7 +64,7 @@ static const RtParam again_params[] = {
  * steps (sections 5 and 6).
  *
  * recompute = blocks: 6 values of loops computed again, 3.2 kFLOP more of 19.9 kFLOP in a
- * micro-step, predicted time +17.4 %.
+ * micro-step, predicted time +17.4 % against auto.
  *
  *   buffer             shape          type      offset       bytes  written  last read
  *   x_2                [L + 1,B,C]    f32         1024         512        1         17
@@ -824,7 +824,7 @@ const RtModel again = {
     .real = RT_F32, .compute = RT_F32,
     .recompute =
         "blocks: 6 values of loops computed again, 3.2 kFLOP more of 19.9 kFLOP in a "
-        "micro-step, predicted time +17.4 %",
+        "micro-step, predicted time +17.4 % against auto",
     .dims = again_sizes, .n_dims = 1,
     .params = again_params, .n_params = 3, .n_elems = P_COUNT,
     .inputs = again_inputs, .n_inputs = 2,
