@@ -30,12 +30,6 @@ typedef struct {
 
 /* ---- which nodes are what ------------------------------------------------------------------- */
 
-static bool is_element(const RuleWriter *w, int arg)
-{
-    return arg == RULE_P || arg == RULE_G
-           || (arg >= RULE_STATES && arg < RULE_STATES + w->n_states);
-}
-
 /* p is written in 16 bits too. */
 static bool copies(const RuleWriter *w)
 {
@@ -54,7 +48,7 @@ static void look(RuleWriter *w, const Node *n)
     uses = NEW(w->e->cx->scratch, int);
     *uses = 1;
     map_set(w->uses, n, uses);
-    bool varies = n->op == OP_ARG && is_element(w, n->attr.index);
+    bool varies = n->op == OP_ARG && rule_arg_is_element(w->e->p, n->attr.index);
     for (int i = 0; i < n->n_in; i++) {
         look(w, n->in[i]);
         varies = varies || map_get(w->varies, n->in[i]);
@@ -244,7 +238,7 @@ static void name_arguments(RuleWriter *w)
                                ? names_take(e, w->names, t->states.at[state])
                                : names_take(e, w->names, t->hypers.at[state - w->n_states].name);
         w->number[i] = name;
-        if (is_element(w, i))
+        if (rule_arg_is_element(w->e->p, i))
             w->element[i] = i == RULE_G ? name : emit_format(e, "%s[i]", name);
     }
     e->arg = w->number;

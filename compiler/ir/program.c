@@ -18,6 +18,12 @@ Program *program_new(Context *cx)
     return p;
 }
 
+bool rule_arg_is_element(const Program *p, int arg)
+{
+    return arg == RULE_P || arg == RULE_G
+           || (arg >= RULE_STATES && arg < RULE_STATES + p->train.states.len);
+}
+
 bool program_has_halves(const Program *p)
 {
     for (int i = 0; i < p->params.len; i++)

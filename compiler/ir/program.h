@@ -244,6 +244,8 @@ struct Program {
 
 Program *program_new(Context *cx);         /* empty */
 bool program_has_halves(const Program *p); /* parameters that are half */
+/* Is this argument of the update's rule a value per element (p, g, a state), not a number? */
+bool rule_arg_is_element(const Program *p, int arg);
 
 /* By symbol id, in scratch: what each symbol is worth where a size must be chosen or shown. Consts
    and the dims of the train block have values; the others are taken as PROGRAM_USUAL_*. */

@@ -106,7 +106,7 @@ static bool is_safe(const Node *n, const Node *x) { return is_left_out(n, x, DEE
 static void check_constant(Check *c, const Node *n)
 {
     const double v = n->attr.value;
-    if (n->type->dtype != DT_F32 || !isfinite(v))
+    if (!isfinite(v))
         return;
     const double held = (double)(float)v;
     const bool one = fabs(held) == 1 && held != v;
@@ -333,7 +333,10 @@ static void check_graph(Check *c, Graph *g)
             continue;
         switch (n->op) {
         case OP_LOOP: check_graph(c, n->attr.loop->body); break;
-        case OP_CONST: check_constant(c, n); break;
+        case OP_CONST:
+            if (n->type->dtype == DT_F32)
+                check_constant(c, n);
+            break;
         case OP_ADD:
         case OP_SUB: check_lost(c, n); break;
         case OP_DIV:
@@ -351,6 +354,23 @@ static void check_graph(Check *c, Graph *g)
     }
 }
 
+/* Of an optimizer's update the constants only: what its states can be is not known. Its graph is in
+   double, as numbers are; what meets an element is rounded to the element's type. */
+static void check_rule(Check *c, Graph *g)
+{
+    const bool *live = graph_live(g);
+    bool *of_element = NEW_ARRAY(c->base.cx->scratch, bool, g->nodes.len + 1);
+    for (int i = 0; i < g->nodes.len; i++) {
+        const Node *n = g->nodes.at[i];
+        of_element[i] = n->op == OP_ARG && rule_arg_is_element(c->p, n->attr.index);
+        for (int k = 0; k < n->n_in; k++)
+            of_element[i] = of_element[i] || of_element[n->in[k]->id];
+        for (int k = 0; live[i] && of_element[i] && k < n->n_in; k++)
+            if (n->in[k]->op == OP_CONST && n->in[k]->span.file != 0)
+                check_constant(c, n->in[k]);
+    }
+}
+
 void pass_lint(Program *p)
 {
     Context *cx = p->cx;
@@ -364,4 +384,6 @@ void pass_lint(Program *p)
         lint_find_bounds(&c.base, graphs[i]);
         check_graph(&c, graphs[i]);
     }
+    if (p->train.rule.graph && p->real == DT_F32)
+        check_rule(&c, p->train.rule.graph);
 }
