@@ -233,7 +233,14 @@ static TextList compiler_call(Context *cx, const Options *opt, const Places *at,
                               const char *output)
 {
     static const char *const fixed[] = {
-        "-std=c11", "-O3", "-fopenmp", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+        "-std=c11",
+        "-O3",
+        "-fopenmp",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-Werror=incompatible-pointer-types",
+        "-Werror=int-conversion",
     };
     TextList args = { 0 };
     add_words(cx, &args, opt->cc);
