@@ -94,7 +94,7 @@ expect cc-bug 70 'this is a bug of gradcc' "$work/y/bin/gradcc" "$t" -o "$work/t
 printf '#!/bin/sh\necho started > "%s"\nexec sleep 60\n' "$work/started" > "$work/slow"
 chmod +x "$work/slow"
 "$g" --cc "$work/slow" "$t" -o "$work/tiny" & pid=$!
-for _ in $(seq 100); do [ -e "$work/started" ] && break; sleep 0.05; done
+for _ in $(seq 600); do [ -e "$work/started" ] && break; sleep 0.05; done
 kill -TERM $pid; wait $pid 2> /dev/null
 code=$?
 if [ $code -eq 143 ]; then ok ended; else bad ended "exit code $code, not 143"; fi

@@ -251,7 +251,7 @@ stopped() {                                     # stopped NAME SIGNAL CODE
     rm -rf "$1"
     ./bigram --out "$1" --steps 2000000000 --eval 0 --save 0 --log 100000000 > "$1.out" 2> "$1.err" &
     local pid=$! rc
-    for _ in $(seq 100); do grep -qs '^step' "$1.out" && break; sleep 0.05; done
+    for _ in $(seq 1200); do grep -qs '^step' "$1.out" && break; sleep 0.05; done
     kill -"$2" $pid; wait $pid; rc=$?
     [ $rc -eq "$3" ] && ls "$1"/step-*/manifest.json > /dev/null 2>&1 &&
         grep -q 'resume auto' "$1.out" && ok "$1" || bad "$1" "exit code $rc, wanted $3"
@@ -264,7 +264,7 @@ stopped requeued USR1 75
 # ---- one process in a run directory -------------------------------------------------------------
 ./bigram --out shared --steps 2000000000 --eval 0 --save 50000 --log 100000000 > shared.out 2> shared.err &
 pid=$!
-for _ in $(seq 200); do [ -e shared/step-00050000/manifest.json ] && break; sleep 0.05; done
+for _ in $(seq 1200); do [ -e shared/step-00050000/manifest.json ] && break; sleep 0.05; done
 kill -STOP $pid; ls -l --time-style=full-iso shared shared/step-* > before
 says locked-fresh 1 "shared: process $pid on" ./bigram --out shared
 says locked-resume 1 "choose another --out DIR" ./bigram --out shared --resume auto
