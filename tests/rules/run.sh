@@ -38,7 +38,7 @@ emitted bias-correction "adamw(lr: 0.01, weight_decay: 0.1)" fp64 -DREAL=double 
 
 # ---- whole programs ------------------------------------------------------------------------------
 
-cp tied.model decayed.py "$work"
+cp tied.model "$work"
 cd "$work" || exit 1
 case $GRADCC in /*) ;; *) GRADCC=$here/$GRADCC ;; esac
 awk 'BEGIN { srand(5); for (i = 0; i < 600; i++) printf "%s", substr("abcd", 1 + int(4 * rand()^2), 1) }' > letters.txt
@@ -66,7 +66,7 @@ same() {                                        # same NAME DIR DIR
 if build sgd; then
     run ./sgd --lr 0 --out before
     run ./sgd --out after
-    wrong=$(python3 decayed.py before/step-00000001/model.safetensors after/step-00000001/model.safetensors 0.75)
+    wrong=$(python3 "$here/decayed.py" before/step-00000001/model.safetensors after/step-00000001/model.safetensors 0.75)
     if [ -z "$wrong" ]; then ok decayed-once; else bad decayed-once "$wrong"; fi
     [ -e after/step-00000001/optimizer.safetensors ] &&
         grep -aq '"m\.' after/step-00000001/optimizer.safetensors &&

@@ -6,22 +6,11 @@ Prints how many updates and skipped ones it saw.
     python3 average.py EMA START DIR
 """
 import json
-import struct
 import sys
 from pathlib import Path
 
-
-def tensors(path):
-    data = path.read_bytes()
-    n = int.from_bytes(data[:8], "little")
-    found = {}
-    for name, entry in json.loads(data[8:8 + n]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            wide = entry["dtype"] == "F64"
-            count = (end - begin) // (8 if wide else 4)
-            found[name] = struct.unpack(f"<{count}{'d' if wide else 'f'}", data[8 + n + begin:8 + n + end])
-    return found
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tensors import tensors  # noqa: E402
 
 
 def main(ema, start, folder):
@@ -36,7 +25,7 @@ def main(ema, start, folder):
         d = 1 if manifest["applied"] == applied else d
         skipped += d == 1
         for name in p:
-            for was, x, now in zip(before[name], p[name], e[name]):
+            for was, x, now in zip(before[name][1], p[name][1], e[name][1]):
                 want = was + (1 - d) * (x - was)
                 if abs(now - want) > 3e-7 * abs(want) + 1e-9 * (d < 1):
                     sys.exit(f"{step}: {name}: {now}, wanted {want}")
