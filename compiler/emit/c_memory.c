@@ -34,12 +34,10 @@ const char *routine_plan_function(Emitter *e, const Routine *r)
     return emit_format(e, is_train(r) ? "%s_plan" : "%s_%s_plan", e->model, r->name);
 }
 
-static bool is_placed(const Buffer *b) { return b->kind == BUF_ARENA && b->first >= 0; }
-
 bool routine_has_arena(const Routine *r)
 {
     for (int i = 0; i < r->buffers.len; i++)
-        if (is_placed(r->buffers.at[i]))
+        if (buffer_is_placed(r->buffers.at[i]))
             return true;
     return false;
 }
@@ -89,8 +87,8 @@ static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
         return emit_format(e, "in place of %s", b->over->name);
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *o = r->buffers.at[i];
-        if (o == b || !is_placed(o) || o->last >= b->first || o->offset >= b->offset + b->bytes
-            || b->offset >= o->offset + o->bytes)
+        if (o == b || !buffer_is_placed(o) || o->last >= b->first
+            || o->offset >= b->offset + b->bytes || b->offset >= o->offset + o->bytes)
             continue;
         text_add(&t, "%s%s", t.len ? ", " : "over ", o->name);
     }
@@ -104,8 +102,8 @@ static void write_table(Emitter *e, const Routine *r)
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
         const size_t a = strlen(b->name), s = strlen(c_buffer_shape(e, b));
-        name = is_placed(b) && a > name ? a : name;
-        shape = is_placed(b) && s > shape ? s : shape;
+        name = buffer_is_placed(b) && a > name ? a : name;
+        shape = buffer_is_placed(b) && s > shape ? s : shape;
     }
     shape = shape > 28 ? 28 : shape;
     text_add(e->out,
@@ -128,7 +126,7 @@ static void write_table(Emitter *e, const Routine *r)
              (int)shape, "shape", "type", "offset", "bytes");
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
-        if (!is_placed(b))
+        if (!buffer_is_placed(b))
             continue;
         Life life = { 0 };
         Text t = text_new(e->cx->scratch);
@@ -170,7 +168,7 @@ static void name_fields(Emitter *e, const Routine *r)
     if (routine_is_part(e, r))
         names_take_exact(e, scope, "outputs");
     for (int i = 0; i < r->buffers.len; i++)
-        if (is_placed(r->buffers.at[i]))
+        if (buffer_is_placed(r->buffers.at[i]))
             map_set(e->field, r->buffers.at[i],
                     (void *)(uintptr_t)names_take(e, scope, r->buffers.at[i]->name));
 }
@@ -180,19 +178,12 @@ static void write_struct(Emitter *e, const Routine *r)
     Text fields = text_new(e->cx->scratch);
     text_put(&fields, "typedef struct { size_t");
     for (int i = 0; i < r->buffers.len; i++)
-        if (is_placed(r->buffers.at[i]))
+        if (buffer_is_placed(r->buffers.at[i]))
             text_add(&fields, " %s,", plan_field(e, r->buffers.at[i]));
     text_put(&fields, routine_is_part(e, r) ? " outputs," : "");
     text_add(&fields, " bytes; } %s;", routine_plan_type(e, r));
     emit_statement(e->out, 0, fields.at);
     text_put(e->out, "\n");
-}
-
-static Buffer *root_of(Buffer *b)
-{
-    while (b->over)
-        b = b->over;
-    return b;
 }
 
 /* Buffers in an order in which each comes after those below it. */
@@ -204,7 +195,7 @@ static void place_in_order(Emitter *e, Buffer *b, bool *done, Buffer **order, in
     if (b->over)
         place_in_order(e, b->over, done, order, n);
     for (int i = 0; i < b->below.len; i++)
-        place_in_order(e, root_of(b->below.at[i]), done, order, n);
+        place_in_order(e, buffer_root(b->below.at[i]), done, order, n);
     order[(*n)++] = b;
 }
 
@@ -232,7 +223,7 @@ static void write_offset(Emitter *e, DimScope *s, const Buffer *b, size_t width)
     if (b->below.len == 0)
         text_add(e->out, "    at.%-*s = 0;\n", (int)width, name);
     for (int i = 0; i < b->below.len; i++) {
-        const Buffer *y = root_of(b->below.at[i]);
+        const Buffer *y = buffer_root(b->below.at[i]);
         write_assignment(e, name, i == 0 ? NULL : name, plan_field(e, y), c_place_size(e, s, y),
                          width);
     }
@@ -246,12 +237,12 @@ static void write_end(Emitter *e, DimScope *s, const Routine *r, const char *fie
     bool first = true;
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
-        for (int k = 0; is_placed(b) && (!of || of[i]) && k < b->below.len; k++)
-            covered[root_of(b->below.at[k])->id] = true;
+        for (int k = 0; buffer_is_placed(b) && (!of || of[i]) && k < b->below.len; k++)
+            covered[buffer_root(b->below.at[k])->id] = true;
     }
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
-        if (!is_placed(b) || b->over || covered[b->id] || (of && !of[i]))
+        if (!buffer_is_placed(b) || b->over || covered[b->id] || (of && !of[i]))
             continue;
         write_assignment(e, field, first ? NULL : field, plan_field(e, b), c_place_size(e, s, b),
                          width);
@@ -266,7 +257,7 @@ static const bool *places_of_outputs(Emitter *e, const Routine *r)
     const Routine *part = e->kp->output;
     for (int i = 0; i < part->buffers.len; i++)
         if (part->buffers.at[i]->twin)
-            of[root_of(part->buffers.at[i]->twin)->id] = true;
+            of[buffer_root(part->buffers.at[i]->twin)->id] = true;
     return of;
 }
 
@@ -286,7 +277,7 @@ static void write_plan(Emitter *e, const Routine *r)
     size_t width = 5;
     int n = 0;
     for (int i = 0; i < r->buffers.len; i++)
-        if (is_placed(r->buffers.at[i])) {
+        if (buffer_is_placed(r->buffers.at[i])) {
             const size_t len = strlen(plan_field(e, r->buffers.at[i]));
             place_in_order(e, r->buffers.at[i], done, order, &n);
             width = len > width ? len : width;

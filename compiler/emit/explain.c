@@ -42,22 +42,13 @@ static int64_t value_of(Explainer *x, const Dim *d)
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-static Buffer *root_of(Buffer *b)
-{
-    while (b->over != NULL)
-        b = b->over;
-    return b;
-}
-
-static bool is_placed(const Buffer *b) { return b->kind == BUF_ARENA && b->first >= 0; }
-
 static int64_t offset_of(Sized *z, const Buffer *b)
 {
     if (z->offset[b->id] >= 0)
         return z->offset[b->id];
     int64_t at = 0;
     for (int i = 0; i < b->below.len; i++) {
-        const Buffer *y = root_of(b->below.at[i]);
+        const Buffer *y = buffer_root(b->below.at[i]);
         const int64_t end = offset_of(z, y) + z->bytes[y->id];
         at = end > at ? end : at;
     }
@@ -89,13 +80,13 @@ static Sized size_places(Explainer *x, const Routine *r)
     for (int i = 0; i < r->buffers.len; i++) {
         Buffer *b = r->buffers.at[i];
         z.offset[i] = -1;
-        if (!is_placed(b))
+        if (!buffer_is_placed(b))
             continue;
-        const int root = root_of(b)->id;
+        const int root = buffer_root(b)->id;
         const bool seen = z.bytes[root] > 0;
         z.first[root] = !seen || b->first < z.first[root] ? b->first : z.first[root];
         z.last[root] = !seen || b->last > z.last[root] ? b->last : z.last[root];
-        z.bytes[root] = round_up(value_of(x, type_elems(x->e.p->dims, root_of(b)->type))
+        z.bytes[root] = round_up(value_of(x, type_elems(x->e.p->dims, buffer_root(b)->type))
                                  * dtype_bytes(b->dtype));
     }
     for (int i = 0; i < r->buffers.len; i++) {
@@ -114,9 +105,9 @@ static Sized size_routine(Explainer *x, const Routine *r)
     Sized other = r->shares ? size_places(x, r->shares) : z;
     for (int i = 0; i < r->buffers.len; i++) {
         Buffer *b = r->buffers.at[i];
-        if (!is_placed(b) || (r->shares && !b->twin))
+        if (!buffer_is_placed(b) || (r->shares && !b->twin))
             continue;
-        Buffer *place = root_of(r->shares ? b->twin : b);
+        Buffer *place = buffer_root(r->shares ? b->twin : b);
         const int64_t end = offset_of(&other, place) + other.bytes[place->id];
         z.arena = end > z.arena ? end : z.arena;
     }
@@ -362,7 +353,8 @@ static const Buffer *tenant(const Sized *z, const Buffer *root)
     const Buffer *found = root;
     for (int i = 0; i < z->r->buffers.len; i++) {
         Buffer *b = z->r->buffers.at[i];
-        if (is_placed(b) && root_of(b) == root && b->first <= z->peak && b->last >= z->peak)
+        if (buffer_is_placed(b) && buffer_root(b) == root && b->first <= z->peak
+            && b->last >= z->peak)
             found = b;
     }
     return found;

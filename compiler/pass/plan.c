@@ -146,13 +146,6 @@ static void find_in_place(Plan *p, const Steps *steps, bool *taken)
     }
 }
 
-static Buffer *root_of(Buffer *b)
-{
-    while (b->over != NULL)
-        b = b->over;
-    return b;
-}
-
 /* ---- placement ------------------------------------------------------------------------------- */
 
 static bool together(const Place *a, const Place *b)
@@ -350,6 +343,15 @@ static void link_below(Plan *p)
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
+bool buffer_is_placed(const Buffer *b) { return b->kind == BUF_ARENA && b->first >= 0; }
+
+Buffer *buffer_root(Buffer *b)
+{
+    while (b->over != NULL)
+        b = b->over;
+    return b;
+}
+
 static void make_places(Plan *p)
 {
     Routine *r = p->r;
@@ -368,7 +370,7 @@ static void make_places(Plan *p)
             continue;
         }
         b->bytes = round_up(elems * dtype_bytes(b->dtype));
-        Buffer *root = root_of(b);
+        Buffer *root = buffer_root(b);
         if (root == b) {
             p->places[p->n_places] = (Place){ b, b->first, b->last, b->bytes, 0, false };
             p->place_of[i] = p->n_places++;
@@ -376,7 +378,7 @@ static void make_places(Plan *p)
     }
     for (int i = 0; i < r->buffers.len; i++) { /* lives of those in place */
         Buffer *b = r->buffers.at[i];
-        const int at = b->over != NULL ? p->place_of[root_of(b)->id] : -1;
+        const int at = b->over != NULL ? p->place_of[buffer_root(b)->id] : -1;
         if (at < 0)
             continue;
         Place *x = &p->places[at];
@@ -422,7 +424,7 @@ static void measure(Routine *r)
     for (int i = 0; i < r->buffers.len; i++) {
         Buffer *b = r->buffers.at[i];
         if (b->over != NULL)
-            b->offset = root_of(b)->offset;
+            b->offset = buffer_root(b)->offset;
         if (b->kind == BUF_ARENA && b->offset + b->bytes > r->arena_bytes)
             r->arena_bytes = b->offset + b->bytes;
     }
@@ -459,7 +461,7 @@ bool plan_lower(KernelProgram *kp, Routine *r, const bool *low, int64_t low_live
     Plan p = open_plan(kp, r);
     bool *roots = NEW_ARRAY(p.cx->scratch, bool, r->buffers.len + 1);
     for (int i = 0; i < r->buffers.len; i++)
-        roots[root_of(r->buffers.at[i])->id] |= low[i];
+        roots[buffer_root(r->buffers.at[i])->id] |= low[i];
     p.low = roots;
     p.low_live = low_live;
     make_places(&p);
