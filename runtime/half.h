@@ -11,26 +11,32 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__CUDACC__) /* on the device too */
+#define RT_INLINE static __host__ __device__ __forceinline__
+#else
+#define RT_INLINE static inline
+#endif
+
 typedef uint16_t rt_bf16; /* sign, 8 bits of exponent, 7 of fraction: the upper half of a float */
 typedef uint16_t rt_f16;  /* sign, 5 bits of exponent, 10 of fraction; subnormals from 2^-24 on */
 
-static inline uint32_t rt_half_bits(float x)
+RT_INLINE uint32_t rt_half_bits(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline float rt_half_float(uint32_t u)
+RT_INLINE float rt_half_float(uint32_t u)
 {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
-static inline float rt_of_bf16(rt_bf16 h) { return rt_half_float((uint32_t)h << 16); }
+RT_INLINE float rt_of_bf16(rt_bf16 h) { return rt_half_float((uint32_t)h << 16); }
 
-static inline rt_bf16 rt_to_bf16(float x)
+RT_INLINE rt_bf16 rt_to_bf16(float x)
 {
     const uint32_t u = rt_half_bits(x), near = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
     return (rt_bf16)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : near);
@@ -39,7 +45,7 @@ static inline rt_bf16 rt_to_bf16(float x)
 /* One of the two neighbours, at random: the 16 low bits of r are added below the digits that stay
    and what is left there is cut off; so the mean over all r is x. What bf16 has stays as it is, and
    no finite number becomes infinite. */
-static inline rt_bf16 rt_to_bf16_random(float x, uint32_t r)
+RT_INLINE rt_bf16 rt_to_bf16_random(float x, uint32_t r)
 {
     const uint32_t u = rt_half_bits(x), size = u & 0x7fffffffu, up = size + (r & 0xffffu);
     const uint32_t most = up < 0x7f800000u ? up >> 16 : 0x7f7fu;
@@ -47,7 +53,7 @@ static inline rt_bf16 rt_to_bf16_random(float x, uint32_t r)
     return (rt_bf16)((u >> 16 & 0x8000u) | (size < 0x7f800000u ? most : rest));
 }
 
-static inline float rt_of_f16(rt_f16 h)
+RT_INLINE float rt_of_f16(rt_f16 h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, u = (uint32_t)(h & 0x7fffu) << 13;
     const uint32_t bias = (127u - 15u) << 23; /* of exponents */
@@ -58,7 +64,7 @@ static inline float rt_of_f16(rt_f16 h)
     return rt_half_float(sign | (u < 0x00800000u ? tiny : u + over));
 }
 
-static inline rt_f16 rt_to_f16(float x)
+RT_INLINE rt_f16 rt_to_f16(float x)
 {
     const uint32_t bits = rt_half_bits(x), sign = bits >> 16 & 0x8000u, u = bits & 0x7fffffffu;
     const uint32_t near = (u - ((127u - 15u) << 23) + 0xfffu + (u >> 13 & 1u)) >> 13;
@@ -69,7 +75,7 @@ static inline rt_f16 rt_to_f16(float x)
 }
 
 /* The nearest value that the 16-bit type has. */
-static inline float rt_round_bf16(float x) { return rt_of_bf16(rt_to_bf16(x)); }
-static inline float rt_round_f16(float x) { return rt_of_f16(rt_to_f16(x)); }
+RT_INLINE float rt_round_bf16(float x) { return rt_of_bf16(rt_to_bf16(x)); }
+RT_INLINE float rt_round_f16(float x) { return rt_of_f16(rt_to_f16(x)); }
 
 #endif

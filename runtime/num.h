@@ -32,7 +32,7 @@ typedef struct {
 } RtKey;
 
 /* The stream inside one more loop, at this iteration. */
-static inline uint64_t rt_stream(uint64_t stream, uint64_t iteration)
+RT_INLINE uint64_t rt_stream(uint64_t stream, uint64_t iteration)
 {
     uint64_t z = stream + 0x9e3779b97f4a7c15u * (iteration + 1);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -46,7 +46,7 @@ typedef struct {
 
 /* The four words of elements 4 block .. 4 block + 3. Words of 32 bits in 64: so the products of a
    vectorised loop need no repacking. */
-static inline RtBlock rt_philox_block(RtKey key, uint64_t stream, uint64_t sample, uint64_t block)
+RT_INLINE RtBlock rt_philox_block(RtKey key, uint64_t stream, uint64_t sample, uint64_t block)
 {
     uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
     uint64_t c0 = (uint32_t)block, c1 = (uint32_t)sample, c2 = (uint32_t)stream ^ key.step;
@@ -63,44 +63,44 @@ static inline RtBlock rt_philox_block(RtKey key, uint64_t stream, uint64_t sampl
     return (RtBlock){ (uint32_t)c0, (uint32_t)c1, (uint32_t)c2, (uint32_t)c3 };
 }
 
-static inline uint32_t rt_philox(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+RT_INLINE uint32_t rt_philox(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
     const RtBlock b = rt_philox_block(key, stream, sample, element >> 2);
     const uint32_t even = element & 2 ? b.w2 : b.w0, odd = element & 2 ? b.w3 : b.w1;
     return element & 1 ? odd : even;
 }
 
-static inline float rt_uniform_f32(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+RT_INLINE float rt_uniform_f32(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
     return (float)(int32_t)(rt_philox(key, stream, sample, element) >> 8) * 0x1p-24f;
 }
 
-static inline double rt_uniform_f64(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+RT_INLINE double rt_uniform_f64(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
     return (double)(rt_philox(key, stream, sample, element) >> 8) * 0x1p-24;
 }
 
 /* ---- bits ----------------------------------------------------------------------------------- */
 
-static inline uint32_t rt_bits_f32(float x)
+RT_INLINE uint32_t rt_bits_f32(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
-static inline float rt_from_f32(uint32_t u)
+RT_INLINE float rt_from_f32(uint32_t u)
 {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
-static inline uint64_t rt_bits_f64(double x)
+RT_INLINE uint64_t rt_bits_f64(double x)
 {
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
-static inline double rt_from_f64(uint64_t u)
+RT_INLINE double rt_from_f64(uint64_t u)
 {
     double x;
     memcpy(&x, &u, sizeof x);
@@ -112,18 +112,18 @@ static inline double rt_from_f64(uint64_t u)
  * sweep (two). NaN gives NaN, infinities and denormal numbers are exact as in libm, overflow gives
  * an infinity. Polynomials: minimax fits over the reduced range, coefficients rounded to float. */
 
-static inline float rt_abs_f32(float x) { return rt_from_f32(rt_bits_f32(x) & 0x7fffffffu); }
+RT_INLINE float rt_abs_f32(float x) { return rt_from_f32(rt_bits_f32(x) & 0x7fffffffu); }
 
 /* the sign of s on x */
-static inline float rt_copysign_f32(float x, float s)
+RT_INLINE float rt_copysign_f32(float x, float s)
 {
     return rt_from_f32((rt_bits_f32(x) & 0x7fffffffu) | (rt_bits_f32(s) & 0x80000000u));
 }
 
-static inline float rt_sqrt_f32(float x) { return sqrtf(x); }         /* exact: 0.5 ulp */
-static inline float rt_rsqrt_f32(float x) { return 1.0f / sqrtf(x); } /* 1.5 ulp */
+RT_INLINE float rt_sqrt_f32(float x) { return sqrtf(x); }         /* exact: 0.5 ulp */
+RT_INLINE float rt_rsqrt_f32(float x) { return 1.0f / sqrtf(x); } /* 1.5 ulp */
 
-static inline float rt_floor_f32(float x) /* exact */
+RT_INLINE float rt_floor_f32(float x) /* exact */
 {
     const float a = rt_abs_f32(x), whole = (a + 0x1p23f) - 0x1p23f;
     const float r = rt_copysign_f32(a < 0x1p23f ? whole : a, x);
@@ -132,7 +132,7 @@ static inline float rt_floor_f32(float x) /* exact */
 
 /* e^x, 1.1 ulp: x = n ln 2 + r, e^r by a polynomial, 2^n in two halves so that denormal results
    and overflow come out right. */
-static inline float rt_exp_f32(float x)
+RT_INLINE float rt_exp_f32(float x)
 {
     float c = x > 89.0f ? 89.0f : x;
     c = c < -105.0f ? -105.0f : c;
@@ -150,7 +150,7 @@ static inline float rt_exp_f32(float x)
 }
 
 /* ln x, 0.9 ulp: x = 2^e m with m in [2/3, 4/3), ln m by a polynomial in m - 1. */
-static inline float rt_log_f32(float x)
+RT_INLINE float rt_log_f32(float x)
 {
     const bool tiny = x < 0x1p-126f;
     const float scaled = tiny ? x * 0x1p23f : x;
@@ -174,7 +174,7 @@ static inline float rt_log_f32(float x)
 }
 
 /* tanh x, 1.4 ulp: a polynomial near 0, 1 - 2 / (e^2|x| + 1) elsewhere. */
-static inline float rt_tanh_f32(float x)
+RT_INLINE float rt_tanh_f32(float x)
 {
     const float a = rt_abs_f32(x), s = x * x;
     float p = fmaf(s, -0.00566506386f, 0.0206042957f);
@@ -187,7 +187,7 @@ static inline float rt_tanh_f32(float x)
 }
 
 /* erf x, 1.1 ulp: a polynomial below 1, 1 - e^(-t G(t)) above. */
-static inline float rt_erf_f32(float x)
+RT_INLINE float rt_erf_f32(float x)
 {
     const float a = rt_abs_f32(x), s = x * x, t = a > 4.0f ? 4.0f : a;
     float p = fmaf(s, 7.80690316e-5f, -0.00079978531f);
@@ -208,7 +208,7 @@ static inline float rt_erf_f32(float x)
 
 /* 1 / (1 + e^-x), 1.5 ulp: from e^-|x|, so that neither side overflows; the division is corrected
    by what the sum 1 + e and the quotient lost. */
-static inline float rt_sigmoid_f32(float x)
+RT_INLINE float rt_sigmoid_f32(float x)
 {
     const float e = rt_exp_f32(-rt_abs_f32(x)), d = 1.0f + e, lost = e - (d - 1.0f);
     const float n = x < 0 ? e : 1.0f, q = n / d;
@@ -217,7 +217,7 @@ static inline float rt_sigmoid_f32(float x)
 
 /* x = 2 pi (k + (quarter + r / (pi/2)) / 4): the fraction of a turn in 64 bits, from the bits of
    1 / (2 pi) that matter at the exponent of x. Exact to 2^-64 of a turn for every finite x. */
-static inline float rt_turn_f32(float x, uint32_t *quarter)
+RT_INLINE float rt_turn_f32(float x, uint32_t *quarter)
 {
     static const uint32_t inverse[10] = {
         /* 0., 1 / (2 pi) in binary */
@@ -244,7 +244,7 @@ static inline float rt_turn_f32(float x, uint32_t *quarter)
 }
 
 /* sin and cos in [-pi/4, pi/4] */
-static inline float rt_sin_near_f32(float r)
+RT_INLINE float rt_sin_near_f32(float r)
 {
     const float s = r * r;
     float p = fmaf(s, 2.83268014e-6f, -0.000198530717f);
@@ -252,7 +252,7 @@ static inline float rt_sin_near_f32(float r)
     p = fmaf(p, s, -0.166666672f);
     return fmaf(p * s, r, r);
 }
-static inline float rt_cos_near_f32(float r)
+RT_INLINE float rt_cos_near_f32(float r)
 {
     const float s = r * r;
     float p = fmaf(s, 2.44323346e-5f, -0.00138873095f);
@@ -261,14 +261,14 @@ static inline float rt_cos_near_f32(float r)
 }
 
 /* sin x and cos x, 1.6 ulp, for every x */
-static inline float rt_sin_f32(float x)
+RT_INLINE float rt_sin_f32(float x)
 {
     uint32_t q;
     const float r = rt_turn_f32(x, &q);
     const float y = (q & 1) ? rt_cos_near_f32(r) : rt_sin_near_f32(r);
     return rt_from_f32(rt_bits_f32(y) ^ (q << 30 & 0x80000000u) ^ (rt_bits_f32(x) & 0x80000000u));
 }
-static inline float rt_cos_f32(float x)
+RT_INLINE float rt_cos_f32(float x)
 {
     uint32_t q;
     const float r = rt_turn_f32(x, &q);
@@ -277,7 +277,7 @@ static inline float rt_cos_f32(float x)
 }
 
 /* x^y, 0.6 ulp, with the special cases of C's pow: 2^(y log2 |x|) in double. */
-static inline float rt_pow_f32(float x, float y)
+RT_INLINE float rt_pow_f32(float x, float y)
 {
     const double a = (double)rt_abs_f32(x);
     const int64_t bits = (int64_t)rt_bits_f64(a), e = (bits - 0x3fe5555555555555) >> 52;
@@ -319,18 +319,18 @@ static inline float rt_pow_f32(float x, float y)
 
 /* ---- double: libm --------------------------------------------------------------------------- */
 
-static inline double rt_exp_f64(double x) { return exp(x); }
-static inline double rt_log_f64(double x) { return log(x); }
-static inline double rt_tanh_f64(double x) { return tanh(x); }
-static inline double rt_erf_f64(double x) { return erf(x); }
-static inline double rt_sin_f64(double x) { return sin(x); }
-static inline double rt_cos_f64(double x) { return cos(x); }
-static inline double rt_pow_f64(double x, double y) { return pow(x, y); }
-static inline double rt_sqrt_f64(double x) { return sqrt(x); }
-static inline double rt_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
-static inline double rt_abs_f64(double x) { return fabs(x); }
-static inline double rt_floor_f64(double x) { return floor(x); }
-static inline double rt_sigmoid_f64(double x)
+RT_INLINE double rt_exp_f64(double x) { return exp(x); }
+RT_INLINE double rt_log_f64(double x) { return log(x); }
+RT_INLINE double rt_tanh_f64(double x) { return tanh(x); }
+RT_INLINE double rt_erf_f64(double x) { return erf(x); }
+RT_INLINE double rt_sin_f64(double x) { return sin(x); }
+RT_INLINE double rt_cos_f64(double x) { return cos(x); }
+RT_INLINE double rt_pow_f64(double x, double y) { return pow(x, y); }
+RT_INLINE double rt_sqrt_f64(double x) { return sqrt(x); }
+RT_INLINE double rt_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
+RT_INLINE double rt_abs_f64(double x) { return fabs(x); }
+RT_INLINE double rt_floor_f64(double x) { return floor(x); }
+RT_INLINE double rt_sigmoid_f64(double x)
 {
     const double e = rt_exp_f64(-rt_abs_f64(x));
     return (x < 0 ? e : 1.0) / (1.0 + e);
@@ -339,43 +339,40 @@ static inline double rt_sigmoid_f64(double x)
 /* ---- both ----------------------------------------------------------------------------------- */
 
 /* -1, 0 or 1; a NaN stays NaN */
-static inline float rt_sign_f32(float x)
-{
-    return x > 0 ? 1.0f : x < 0 ? -1.0f : x != x ? x : 0.0f;
-}
-static inline double rt_sign_f64(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x != x ? x : 0.0; }
+RT_INLINE float rt_sign_f32(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x != x ? x : 0.0f; }
+RT_INLINE double rt_sign_f64(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x != x ? x : 0.0; }
 
 /* The smaller, the larger: a NaN on either side gives NaN; of equals the first. */
-static inline float rt_min_f32(float a, float b) { return a != a || a <= b ? a : b; }
-static inline float rt_max_f32(float a, float b) { return a != a || a >= b ? a : b; }
-static inline double rt_min_f64(double a, double b) { return a != a || a <= b ? a : b; }
-static inline double rt_max_f64(double a, double b) { return a != a || a >= b ? a : b; }
+RT_INLINE float rt_min_f32(float a, float b) { return a != a || a <= b ? a : b; }
+RT_INLINE float rt_max_f32(float a, float b) { return a != a || a >= b ? a : b; }
+RT_INLINE double rt_min_f64(double a, double b) { return a != a || a <= b ? a : b; }
+RT_INLINE double rt_max_f64(double a, double b) { return a != a || a >= b ? a : b; }
 
 /* floor(a / b), and a - b floor(a / b): the sign of b. */
-static inline float rt_floor_div_f32(float a, float b) { return rt_floor_f32(a / b); }
-static inline double rt_floor_div_f64(double a, double b) { return rt_floor_f64(a / b); }
-static inline float rt_mod_f32(float a, float b) { return a - b * rt_floor_f32(a / b); }
-static inline double rt_mod_f64(double a, double b) { return a - b * rt_floor_f64(a / b); }
+RT_INLINE float rt_floor_div_f32(float a, float b) { return rt_floor_f32(a / b); }
+RT_INLINE double rt_floor_div_f64(double a, double b) { return rt_floor_f64(a / b); }
+RT_INLINE float rt_mod_f32(float a, float b) { return a - b * rt_floor_f32(a / b); }
+RT_INLINE double rt_mod_f64(double a, double b) { return a - b * rt_floor_f64(a / b); }
 
 /* ---- integers: a division by 0 gives 0; what does not fit wraps ----------------------------- */
 
-static inline int32_t rt_abs_i32(int32_t x)
+RT_INLINE int32_t rt_abs_i32(int32_t x)
 {
     return (int32_t)(x < 0 ? 0u - (uint32_t)x : (uint32_t)x);
 }
-static inline int64_t rt_abs_i64(int64_t x)
+RT_INLINE int64_t rt_abs_i64(int64_t x)
 {
     return (int64_t)(x < 0 ? 0u - (uint64_t)x : (uint64_t)x);
 }
-static inline int32_t rt_sign_i32(int32_t x) { return (x > 0) - (x < 0); }
-static inline int64_t rt_sign_i64(int64_t x) { return (x > 0) - (x < 0); }
-static inline int32_t rt_floor_i32(int32_t x) { return x; }
-static inline int64_t rt_floor_i64(int64_t x) { return x; }
-static inline int32_t rt_min_i32(int32_t a, int32_t b) { return a <= b ? a : b; }
-static inline int64_t rt_min_i64(int64_t a, int64_t b) { return a <= b ? a : b; }
-static inline int32_t rt_max_i32(int32_t a, int32_t b) { return a >= b ? a : b; }
-static inline int64_t rt_max_i64(int64_t a, int64_t b) { return a >= b ? a : b; }
-static inline int64_t rt_floor_div_i64(int64_t a, int64_t b)
+RT_INLINE int32_t rt_sign_i32(int32_t x) { return (x > 0) - (x < 0); }
+RT_INLINE int64_t rt_sign_i64(int64_t x) { return (x > 0) - (x < 0); }
+RT_INLINE int32_t rt_floor_i32(int32_t x) { return x; }
+RT_INLINE int64_t rt_floor_i64(int64_t x) { return x; }
+RT_INLINE int32_t rt_min_i32(int32_t a, int32_t b) { return a <= b ? a : b; }
+RT_INLINE int64_t rt_min_i64(int64_t a, int64_t b) { return a <= b ? a : b; }
+RT_INLINE int32_t rt_max_i32(int32_t a, int32_t b) { return a >= b ? a : b; }
+RT_INLINE int64_t rt_max_i64(int64_t a, int64_t b) { return a >= b ? a : b; }
+RT_INLINE int64_t rt_floor_div_i64(int64_t a, int64_t b)
 {
     if (b == 0)
         return 0;
@@ -383,20 +380,56 @@ static inline int64_t rt_floor_div_i64(int64_t a, int64_t b)
         return (int64_t)(0u - (uint64_t)a);
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
-static inline int64_t rt_mod_i64(int64_t a, int64_t b)
+RT_INLINE int64_t rt_mod_i64(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b * (uint64_t)rt_floor_div_i64(a, b));
 }
-static inline int32_t rt_floor_div_i32(int32_t a, int32_t b)
-{
-    return (int32_t)rt_floor_div_i64(a, b);
-}
-static inline int32_t rt_mod_i32(int32_t a, int32_t b) { return (int32_t)rt_mod_i64(a, b); }
+RT_INLINE int32_t rt_floor_div_i32(int32_t a, int32_t b) { return (int32_t)rt_floor_div_i64(a, b); }
+RT_INLINE int32_t rt_mod_i32(int32_t a, int32_t b) { return (int32_t)rt_mod_i64(a, b); }
 
 /* ---- chosen by type --------------------------------------------------------------------------
  * Functions of a real take float or double (an integer counts as double). The others take reals and
  * integers; two operands are first brought to their common type, as C does for a + b. */
 
+#if defined(__cplusplus)
+#define RT_REALS(f)                                                                                \
+    RT_INLINE float f(float x) { return f##_f32(x); }                                              \
+    RT_INLINE double f(double x) { return f##_f64(x); }
+#define RT_NUMBERS(f)                                                                              \
+    RT_REALS(f)                                                                                    \
+    RT_INLINE int32_t f(int32_t x) { return f##_i32(x); }                                          \
+    RT_INLINE int64_t f(int64_t x) { return f##_i64(x); }
+#define RT_PAIRS_OF(f, type, suffix)                                                               \
+    RT_INLINE type f(type a, type b) { return f##_##suffix(a, b); }
+/* The common type of operands that differ is that of their sum. */
+#define RT_PAIRS(f)                                                                                \
+    RT_PAIRS_OF(f, float, f32)                                                                     \
+    RT_PAIRS_OF(f, double, f64)                                                                    \
+    RT_PAIRS_OF(f, int32_t, i32)                                                                   \
+    RT_PAIRS_OF(f, int64_t, i64)                                                                   \
+    template <typename A, typename B> RT_INLINE auto f(A a, B b)->decltype(a + b)                  \
+    {                                                                                              \
+        return f((decltype(a + b))a, (decltype(a + b))b);                                          \
+    }
+RT_REALS(rt_exp)
+RT_REALS(rt_log)
+RT_REALS(rt_tanh)
+RT_REALS(rt_erf)
+RT_REALS(rt_sigmoid)
+RT_REALS(rt_sin)
+RT_REALS(rt_cos)
+RT_REALS(rt_sqrt)
+RT_REALS(rt_rsqrt)
+RT_PAIRS_OF(rt_pow, float, f32)
+RT_PAIRS_OF(rt_pow, double, f64)
+RT_NUMBERS(rt_abs)
+RT_NUMBERS(rt_sign)
+RT_NUMBERS(rt_floor)
+RT_PAIRS(rt_min)
+RT_PAIRS(rt_max)
+RT_PAIRS(rt_floor_div)
+RT_PAIRS(rt_mod)
+#else
 #define RT_REAL(f, x) _Generic((x), float : f##_f32, default : f##_f64)
 #define RT_NUMBER(f, x)                                                                            \
     _Generic((x), float                                                                            \
@@ -424,10 +457,11 @@ static inline int32_t rt_mod_i32(int32_t a, int32_t b) { return (int32_t)rt_mod_
 #define rt_max(a, b)       RT_NUMBER(rt_max, (a) + (b))(a, b)
 #define rt_floor_div(a, b) RT_NUMBER(rt_floor_div, (a) + (b))(a, b)
 #define rt_mod(a, b)       RT_NUMBER(rt_mod, (a) + (b))(a, b)
+#endif
 
 /* ---- normal draws --------------------------------------------------------------------------- */
 
-static inline float rt_normal_f32(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+RT_INLINE float rt_normal_f32(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
     const RtBlock b = rt_philox_block(key, stream, sample, element >> 1);
     const uint32_t word = element & 1 ? b.w2 : b.w0;
@@ -440,7 +474,7 @@ static inline float rt_normal_f32(RtKey key, uint64_t stream, uint64_t sample, u
     return rt_sqrt_f32(-2.0f * rt_log_f32(rest)) * cosine;
 }
 
-static inline double rt_normal_f64(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
+RT_INLINE double rt_normal_f64(RtKey key, uint64_t stream, uint64_t sample, uint64_t element)
 {
     const double u1 = rt_uniform_f64(key, stream, sample, 2 * element);
     const double u2 = rt_uniform_f64(key, stream, sample, 2 * element + 1);

@@ -14,18 +14,23 @@
 
 #include "num.h" /* inline math, Philox; half.h: 16-bit types and conversions */
 
+#if defined(__cplusplus) /* the CUDA target, rt_cuda.h */
+#define restrict __restrict__
+extern "C" {
+#endif
+
 /* ---- the arena ------------------------------------------------------------------------------ */
 
 #define RT_ALIGN         64 /* of buffers; sizes are rounded up to it */
 #define RT_SIZE(type, n) ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
 #define RT_AT(arena, at) ((void *)((char *)(arena) + (at)))
 #define RT_UNUSED(x)     ((void)(x))
-static inline float *rt_at_f32(void *arena, size_t at) { return RT_AT(arena, at); }
-static inline double *rt_at_f64(void *arena, size_t at) { return RT_AT(arena, at); }
-static inline rt_bf16 *rt_at_bf16(void *arena, size_t at) { return RT_AT(arena, at); }
-static inline rt_f16 *rt_at_f16(void *arena, size_t at) { return RT_AT(arena, at); }
-static inline int32_t *rt_at_i32(void *arena, size_t at) { return RT_AT(arena, at); }
-static inline bool *rt_at_bool(void *arena, size_t at) { return RT_AT(arena, at); }
+static inline float *rt_at_f32(void *arena, size_t at) { return (float *)RT_AT(arena, at); }
+static inline double *rt_at_f64(void *arena, size_t at) { return (double *)RT_AT(arena, at); }
+static inline rt_bf16 *rt_at_bf16(void *arena, size_t at) { return (rt_bf16 *)RT_AT(arena, at); }
+static inline rt_f16 *rt_at_f16(void *arena, size_t at) { return (rt_f16 *)RT_AT(arena, at); }
+static inline int32_t *rt_at_i32(void *arena, size_t at) { return (int32_t *)RT_AT(arena, at); }
+static inline bool *rt_at_bool(void *arena, size_t at) { return (bool *)RT_AT(arena, at); }
 
 /* Limits of a model; RT_CHUNKS: of the ranges that a sum is cut into. */
 enum { RT_MAX_RANK = 8, RT_MAX_DIMS = 64, RT_MAX_SLOTS = 64, RT_MAX_STACKS = 4, RT_CHUNKS = 64 };
@@ -293,6 +298,7 @@ typedef struct RtRun RtRun;
 typedef struct RtStep RtStep;
 typedef struct RtCheck RtCheck; /* core/check.c */
 typedef struct RtRooms RtRooms;
+typedef struct RtStream RtStream; /* work of a GPU, cuda/rt_cuda.h */
 
 typedef enum { RT_ENTRY_TRAIN, RT_ENTRY_EVAL, RT_ENTRY_OUTPUT, RT_ENTRY_COUNT } RtEntry;
 
@@ -350,7 +356,7 @@ typedef struct {
 
 /* ---- what a step reads and writes ----------------------------------------------------------- */
 
-struct RtStep {                 /* device memory on a GPU */
+struct RtStep {
     double sum[RT_MAX_SLOTS];   /* of the slots, over the update */
     double count[RT_MAX_SLOTS]; /* over the whole global batch, before backward */
     double seed[RT_MAX_SLOTS];  /* weight / count * scale; 0 where the count is 0 */
@@ -365,6 +371,8 @@ struct RtStep {                 /* device memory on a GPU */
     int64_t applied;            /* updates applied before this one */
     double scale;               /* of loss and gradients, for fp16; 0 reads as 1, none */
     RtCheck *check;             /* NULL, or what looks at each value (--replay, --trace) */
+    RtStep *device;             /* its twin in the memory of a GPU, which kernels read and write;
+                                   there add, check and this are not used. NULL on a CPU */
 };
 
 struct RtRun { /* the part that emitted code sees */
@@ -378,6 +386,7 @@ struct RtRun { /* the part that emitted code sees */
     const void *inputs[RT_MAX_DIMS]; /* of the current micro-step or batch */
     void *outputs[RT_MAX_DIMS];      /* filled by forward */
     struct RtState *state;           /* core/train.c's own: options, data, optimizer */
+    RtStream *stream; /* of a GPU; NULL on a CPU. There p to outputs are its memory */
 };
 
 void rt_begin_step(RtRun *run, RtStep *s);             /* sums and counts 0, key, rate */
@@ -422,6 +431,7 @@ typedef struct {
     const void *bias;                          /* or NULL; not with add */
 } RtMatmul;
 
+#if !defined(RT_CUDA) /* there with a stream: rt_cuda.h */
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p);
 void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p);
 
@@ -430,6 +440,7 @@ void rt_matmul_bf16_bf16(rt_bf16 *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmu
 void rt_matmul_bf16_f32(float *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmul p);
 void rt_matmul_f16_f16(rt_f16 *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
 void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
+#endif
 
 /* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
    lse[b,h,t], dense: the logarithm of that softmax's denominator. A query without keys has y = 0
@@ -445,6 +456,7 @@ typedef struct {
     RtHeads d_q, d_k, d_v, d_y;
 } RtAttention;
 
+#if !defined(RT_CUDA)
 void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v,
                       RtAttention a);
 void rt_attention_f64(double *y, double *lse, const double *q, const double *k, const double *v,
@@ -469,11 +481,13 @@ void rt_attention_f16(rt_f16 *y, float *lse, const rt_f16 *q, const rt_f16 *k, c
 void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *q, const rt_f16 *k,
                            const rt_f16 *v, const rt_f16 *y, const float *lse, const rt_f16 *d_y,
                            RtAttention a);
+#endif
 
 /* What products and attention work in besides their operands, asked for before a step: the most of
    all calls, by kind of room. */
 struct RtRooms {
     size_t own[2], team[2]; /* of the thread that calls; of every thread */
+    size_t device;          /* of a GPU; what is planned there is noted, too */
 };
 /* in, out: types of the operands and of c; .add: c may be added to; .bias: not NULL if there is
    one; steps do not matter. */
@@ -496,7 +510,11 @@ int rt_main(const RtModel *model, int argc, char **argv);
             rt_check_values((s)->check, step, name, RT_TYPE_AT(at), at,                            \
                             &(RtGrid){ { __VA_ARGS__ } });                                         \
     while (0)
+#if defined(__cplusplus)
+#define RT_TYPE_AT(at) rt_type_of(*(at))
+#else
 #define RT_TYPE_AT(at) _Generic(*(at), float : RT_F32, double : RT_F64, rt_bf16 : RT_BF16)
+#endif
 #define RT_REPETITION(s, depth, i)                                                                 \
     do                                                                                             \
         if ((s)->check)                                                                            \
@@ -512,5 +530,9 @@ typedef struct {
 void rt_check_values(RtCheck *check, int step, const char *name, RtType type, const void *at,
                      const RtGrid *g);
 void rt_check_repetition(RtCheck *check, int depth, ptrdiff_t i);
+
+#if defined(__cplusplus)
+}
+#endif
 
 #endif

@@ -66,6 +66,18 @@ void *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
 int rt_write_atomic(const char *path, const void *data, size_t len);
 
+/* ---- cpu/place.c, cuda/place.cu: where the buffers of a run are ------------------------------ */
+
+/* One of the two is linked. Host memory on a CPU; else that of a GPU, which the host reads and
+   writes by put and get alone: both wait until the bytes are there. */
+void *rt_place_alloc(size_t bytes, const char *what); /* zeroed; fails with the sizes */
+void rt_place_free(void *at);
+void rt_place_put(void *to, const void *from, size_t bytes); /* from host memory */
+void rt_place_get(void *to, const void *from, size_t bytes); /* to host memory */
+double rt_place_memory_free(void);                           /* bytes; -1 = unknown */
+const char *rt_place_name(void); /* "2 threads of a CPU", "NVIDIA H200, cuda:0" */
+bool rt_place_is_host(void);
+
 /* ---- data: readers and order ----------------------------------------------------------------- */
 
 typedef struct RtData RtData; /* an open data set */

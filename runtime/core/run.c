@@ -124,7 +124,7 @@ static bool tail_dims(const RtModel *m, ptrdiff_t tail, ptrdiff_t *dims)
    validation is smaller, and so are the last windows of files. */
 static RtRooms room_sizes(const RtModel *m, const RtOptions *o, const RtData *data, int use)
 {
-    RtRooms rooms = { { 0 }, { 0 } };
+    RtRooms rooms = { .device = 0 };
     if (use & RT_USE_TRAIN)
         rt_optim_rooms(m, &o->train, &rooms);
     if (!m->rooms)

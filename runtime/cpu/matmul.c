@@ -171,7 +171,7 @@ void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p)
         return;
     const int threads = matmul_threads();
     if (matmul_is_batch_parallel(&p, p.batch[0] * p.batch[1], threads)) {
-        RtRooms each = { { 0 }, { 0 } };
+        RtRooms each = { .device = 0 };
         plain_room(&each, in, out, &p, 1);
         for (int kind = 0; kind < RT_ROOM_COUNT; kind++)
             rt_cpu_room_ask(rooms, kind, true, each.own[kind]);

@@ -1,0 +1,115 @@
+/* rt_cuda.h -- all that emitted CUDA C knows of the runtime: rt.h, and what is the device's own.
+ *
+ * Compiled by nvcc (-std=c++20), or by g++ for the simulator of tests/cudasim (RT_SIMULATOR).
+ * Pointers are device memory unless a comment says host. Everything here only queues work on a
+ * stream, and no call waits for the device inside a step. A call that fails ends the program with
+ * one message: the call, the line of the model, a hint (device.cu); exit code 1.
+ */
+#ifndef GRADCC_RT_CUDA_H
+#define GRADCC_RT_CUDA_H
+
+#define RT_CUDA /* rt.h without the functions of the CPU */
+
+#include <cuda_runtime.h>
+
+#include "rt.h"
+#include "rt_device.h" /* inside kernels: vectors of 16 bytes, sums of warps and blocks */
+
+/* ---- streams and launches -------------------------------------------------------------------- */
+
+typedef struct RtDevice RtDevice; /* device.h: one GPU, its arena, libraries and plans */
+
+/* Work in order. The line of the model is that of the launch to come, for messages. */
+struct RtStream {
+    cudaStream_t at;
+    RtDevice *device;
+    const char *where; /* "chargpt.model:28, 29" */
+};
+
+/* RT_LAUNCH(stream, "chargpt.model:28", g6_h_ln_2, blocks, threads, shared, arguments...): grid and
+   block are sizes or dim3, shared the bytes of RT_SHARED_ARENA. Nothing where the grid is empty.
+   Arguments are taken as they are now. */
+#if defined(RT_SIMULATOR)
+#define RT_LAUNCH(stream, line, kernel, grid, block, shared, ...)                                  \
+    do                                                                                             \
+        if (rt_launch_begin(stream, line, #kernel, grid)) {                                        \
+            cudasim_launch((stream)->at, #kernel, grid, block, shared, kernel, __VA_ARGS__);       \
+            rt_launch_end(stream, #kernel);                                                        \
+        }                                                                                          \
+    while (0)
+#define RT_SHARED_ARENA(type, name) type *name = (type *)cudasim_shared_arena()
+#else
+#define RT_LAUNCH(stream, line, kernel, grid, block, shared, ...)                                  \
+    do                                                                                             \
+        if (rt_launch_begin(stream, line, #kernel, grid)) {                                        \
+            kernel<<<grid, block, shared, (stream)->at>>>(__VA_ARGS__);                            \
+            rt_launch_end(stream, #kernel);                                                        \
+        }                                                                                          \
+    while (0)
+#define RT_SHARED_ARENA(type, name)                                                                \
+    extern __shared__ __align__(16) unsigned char rt_shared_arena[];                               \
+    type *name = (type *)rt_shared_arena
+#endif
+
+bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim3 grid);
+/* RT_CUDA_SYNC=1: waits, so that a failure has the name of its kernel. */
+void rt_launch_end(RtStream *stream, const char *kernel);
+/* Blocks for n items of `each`, as an int; a grid that does not fit ends the program. */
+int rt_blocks(ptrdiff_t n, ptrdiff_t each);
+
+/* The work between the two is recorded as a CUDA graph, one for each value of s->add and each set of
+   sizes, and launched as one from then on. begin: false = it was launched, leave the work out. */
+bool rt_graph_begin(RtRun *run, RtStep *s);
+void rt_graph_end(RtRun *run, RtStep *s);
+
+/* ---- products and attention: as in rt.h, on a stream ----------------------------------------- */
+
+/* cuBLASLt; plans are made at start for what .rooms names (matmul.cu). fp32 is fp32: TF32 only with
+   --tf32. */
+void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p, RtStream *stream);
+void rt_matmul_f64(double *c, const double *a, const double *b, RtMatmul p, RtStream *stream);
+void rt_matmul_bf16_bf16(rt_bf16 *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmul p,
+                         RtStream *stream);
+void rt_matmul_bf16_f32(float *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmul p, RtStream *stream);
+void rt_matmul_f16_f16(rt_f16 *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p, RtStream *stream);
+void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p, RtStream *stream);
+
+/* attention.cu */
+void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v,
+                      RtAttention a, RtStream *stream);
+void rt_attention_f64(double *y, double *lse, const double *q, const double *k, const double *v,
+                      RtAttention a, RtStream *stream);
+void rt_attention_bf16(rt_bf16 *y, float *lse, const rt_bf16 *q, const rt_bf16 *k, const rt_bf16 *v,
+                       RtAttention a, RtStream *stream);
+void rt_attention_f16(rt_f16 *y, float *lse, const rt_f16 *q, const rt_f16 *k, const rt_f16 *v,
+                      RtAttention a, RtStream *stream);
+void rt_attention_grad_f32(float *d_q, float *d_k, float *d_v, const float *q, const float *k,
+                           const float *v, const float *y, const float *lse, const float *d_y,
+                           RtAttention a, RtStream *stream);
+void rt_attention_grad_f64(double *d_q, double *d_k, double *d_v, const double *q, const double *k,
+                           const double *v, const double *y, const double *lse, const double *d_y,
+                           RtAttention a, RtStream *stream);
+void rt_attention_grad_bf16(rt_bf16 *d_q, rt_bf16 *d_k, rt_bf16 *d_v, const rt_bf16 *q,
+                            const rt_bf16 *k, const rt_bf16 *v, const rt_bf16 *y, const float *lse,
+                            const rt_bf16 *d_y, RtAttention a, RtStream *stream);
+void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *q, const rt_f16 *k,
+                           const rt_f16 *v, const rt_f16 *y, const float *lse, const rt_f16 *d_y,
+                           RtAttention a, RtStream *stream);
+
+/* scatter.cu: out[ids[i], :] += rows[i, :] for each i, out[n_rows, width] zero first unless .add.
+   Rows with one id are added in the order of i: ids are sorted, and each segment is one sum. */
+typedef struct {
+    ptrdiff_t n_ids, n_rows, width, row_step; /* row_step: elements from row to row of `rows` */
+    bool add;
+} RtScatter;
+void rt_scatter_f32(float *out, const int32_t *ids, const float *rows, RtScatter p,
+                    RtStream *stream);
+void rt_scatter_f64(double *out, const int32_t *ids, const double *rows, RtScatter p,
+                    RtStream *stream);
+void rt_scatter_bf16_f32(float *out, const int32_t *ids, const rt_bf16 *rows, RtScatter p,
+                         RtStream *stream);
+void rt_scatter_f16_f32(float *out, const int32_t *ids, const rt_f16 *rows, RtScatter p,
+                        RtStream *stream);
+void rt_room_scatter(RtRooms *rooms, RtScatter p);
+
+#endif
