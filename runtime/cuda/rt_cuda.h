@@ -57,8 +57,9 @@ void rt_launch_end(RtStream *stream, const char *kernel);
 /* Blocks for n items of `each`, as an int; a grid that does not fit ends the program. */
 int rt_blocks(ptrdiff_t n, ptrdiff_t each);
 
-/* The work between the two is recorded as a CUDA graph, one for each value of s->add and each set of
-   sizes, and launched as one from then on. begin: false = it was launched, leave the work out. */
+/* The work between the two is recorded as a CUDA graph, one for each value of s->add and each set
+   of sizes, and launched as one from then on. begin: false = it was launched, leave the work out.
+ */
 bool rt_graph_begin(RtRun *run, RtStep *s);
 void rt_graph_end(RtRun *run, RtStep *s);
 
