@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Emitted C against the evaluator: sums, counts, gradients and outputs of each model, over two
-# micro-steps, in fp64, fp32, bf16 (with fp32 masters and without) and fp16, optimised and not. Also every complete example of LANGUAGE.md.
-# A model may begin with `# dims: T=4 B=2`. Usage: run.sh [MODEL ...]
+# micro-steps, in fp64, fp32, bf16 (with fp32 masters and without) and fp16, optimised and not. Also
+# every complete example of LANGUAGE.md. A model may begin with `# dims: T=4 B=2`.
+# Usage: run.sh [MODEL ...]
+# TARGET=simulator and TARGET=device do the same with emitted CUDA C (tests/cuda/oracle.sh), in the
+# VARIANTS given; AREA is how the tests are called.
 set -u
 cd "$(dirname "$0")"
 root=../..
 : "${BUILD:=$root/build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
-work=$BUILD/tests-run
+: "${TARGET:=c}" "${AREA:=run}" "${JOBS:=2}"
+work=$BUILD/tests-$AREA
 rm -rf "$work"; mkdir -p "$work"
 
 objects=$(find "$BUILD/compiler" "$BUILD/grammar" -name '*.o' |
@@ -18,28 +22,42 @@ flags="-std=c11 -O1 -march=native -fopenmp -ffp-contract=off -Wall -Wextra -Wsha
        -Werror -Wno-shadow -Wno-unused-function -I$root/runtime -I."
 libs="$BUILD/libgradcc_rt.a $(cat "$BUILD/rt.libs")"
 
+# compile BASE MODEL REAL TOLERANCE: BASE.c or BASE.cu and the harness, for the target
+compile() {
+    local base=$1 defines="-DMODEL=$2 -DREAL=$3 -DTOLERANCE=$4"
+    # shellcheck disable=SC2086
+    case $TARGET in
+    c) $CC $flags $defines -DEMITTED="\"$base.c\"" -o "$base" harness.c $libs ;;
+    simulator) ../cudasim/cc.sh -o "$base" $defines -DEMITTED="\"$base.cu\"" -I"$PWD" harness.cu ;;
+    device) "$NVCC" -std=c++20 -O2 --fmad=false -arch=native -I"$BUILD/include" -I. $defines \
+                -DEMITTED="\"$base.cu\"" -o "$base" harness.cu "$BUILD/libgradcc_rt_cuda.a" \
+                $(cat "$BUILD/rt_cuda.libs") ;;
+    esac
+}
+
 # try MODEL NAME VARIANT OPTIONS REAL TOLERANCE DIMS
 try() {
-    local file=$1 name=$2 variant=$3 options=$4 real=$5 tolerance=$6 dims=$7 base why model
+    local file=$1 name=$2 variant=$3 options=$4 real=$5 tolerance=$6 dims=$7 base why model text
     base=$work/$name-$variant
+    text=$base.c
+    [ "$TARGET" = c ] || { text=$base.cu; options="--target=cuda $options"; }
     # shellcheck disable=SC2086
-    if ! "$GRADCC" --emit=c $options "$file" -o "$base.c" 2> "$base.err"; then
-        echo "not ok run/$name $variant: $(grep -m1 error "$base.err" || tail -n1 "$base.err")"; return
+    if ! "$GRADCC" --emit=c $options "$file" -o "$text" 2> "$base.err"; then
+        echo "not ok $AREA/$name $variant: $(grep -m1 error "$base.err" || tail -n1 "$base.err")"; return
     fi
-    model=$(sed -n 's/^const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$base.c")
-    # shellcheck disable=SC2086
-    if ! $CC $flags -DEMITTED="\"$base.c\"" -DMODEL="$model" -DREAL="$real" -DTOLERANCE="$tolerance" \
-            -o "$base" harness.c $libs 2> "$base.err"; then
+    model=$(sed -n 's/^const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$text")
+    if ! compile "$base" "$model" "$real" "$tolerance" 2> "$base.err"; then
         cat "$base.err" >&2
-        echo "not ok run/$name $variant: $(grep -m1 error "$base.err")"; return
+        echo "not ok $AREA/$name $variant: $(grep -m1 error "$base.err")"; return
     fi
     # shellcheck disable=SC2086
     if why=$("$base" "$work/$name.txt" $dims 2>&1); then
-        echo "ok run/$name $variant"
+        echo "ok $AREA/$name $variant"
     else
         echo "$why" >&2
-        echo "not ok run/$name $variant: $(echo "$why" | head -n 1)"
+        echo "not ok $AREA/$name $variant: $(echo "$why" | head -n 1)"
     fi
+    rm -f "$base"
 }
 
 check() {
@@ -48,7 +66,7 @@ check() {
     # shellcheck disable=SC2086
     if ! "$work/oracle" "$file" $root/models/prelude.model $dims > "$work/$name.txt" 2> "$work/$name.err"; then
         cat "$work/$name.err" >&2
-        echo "not ok run/$name oracle: $(head -n 1 "$work/$name.err")"; return
+        echo "not ok $AREA/$name oracle: $(head -n 1 "$work/$name.err")"; return
     fi
     for variant in $variants; do
         case $variant in
@@ -65,18 +83,19 @@ check() {
     done
 }
 
-both() {                                        # two at a time
-    while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+both() {                                        # JOBS at a time
+    while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
     check "$@" &
 }
 
-all="fp64 fp64-O0 fp32 bf16 bf16-O0 bf16-masterless fp16"
+all=${VARIANTS:-fp64 fp64-O0 fp32 bf16 bf16-O0 bf16-masterless fp16}
 if [ $# -gt 0 ]; then
     for file in "$@"; do check "$file" "$(basename "$file" .model)" "$all"; done
     exit
 fi
 export OMP_NUM_THREADS=1
 for file in *.model; do both "$file" "${file%.model}" "$all"; done
+if [ "$TARGET" = device ]; then wait; exit; fi
 # With each layer in fp32 a bf16 program is as exact as one in fp32; and layers in bf16 alone.
 sed '/^    \(wte\|below\|above\) .*:/s/$/ in fp32/' regions.model > "$work/regions_fp32.model"
 sed 's/ in fp32/ in bf16/' regions.model > "$work/regions_bf16.model"

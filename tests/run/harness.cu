@@ -1,0 +1,2 @@
+/* harness.cu -- harness.c for the CUDA target. */
+#include "harness.c"
