@@ -1,13 +1,14 @@
-/* c.c -- the C target: the eight sections in their order.
+/* c.c -- the eight sections in their order, and the C target.
  *
- * In: kernels, routines with plans, the program's tables. Out: one C file. Also here: what the C
- * target asks of the plan, namely room for partial sums of columns.
+ * In: kernels, routines with plans, the program's tables. Out: one file in C, or in the language of
+ * another target, which has its own words where they differ. Also here: what the C target asks of
+ * the plan, namely room for partial sums of columns.
  */
 #include "emit/map.h"
 
 #include <string.h>
 
-static const char how_to_read[] =
+static const char notation[] =
     "/* One function per kernel, in the order of first use: forward, backward, then what only\n"
     " * evaluation and outputs use. Above it, what it computes in the model's notation:\n"
     " *   x @ w, x'    product and transpose of matrices. A value of more axes is a matrix of\n"
@@ -18,7 +19,9 @@ static const char how_to_read[] =
     " *   a == b       1 where it holds, else 0; a < b and so on likewise\n"
     " *   pad(x)       x with zeros around it, up to the shape on the left\n"
     " *   d_x          d loss / d x, see section 6\n"
-    " *   (+)=         the first write of an update replaces, later ones add\n"
+    " *   (+)=         the first write of an update replaces, later ones add\n";
+
+static const char loops[] =
     " * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.\n"
     " * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums\n"
     " * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose\n"
@@ -51,25 +54,50 @@ static void emit_kernels(Emitter *e)
         if (own == 2 && group < 2)
             text_put(e->out, "/* ---- of evaluation and outputs, where they differ ---- */\n\n");
         group = own > group ? own : group;
-        c_kernel(e, k);
+        e->language->kernel(e, k);
     }
 }
 
-static void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
+void emit_file(Text *out, KernelProgram *kp, const EmitOptions *opt, const Language *language)
 {
-    Emitter e = { .cx = kp->program->cx, .kp = kp, .p = kp->program, .opt = opt, .out = out };
+    Emitter e = { .language = language,
+                  .cuda = language->cuda,
+                  .cx = kp->program->cx,
+                  .kp = kp,
+                  .p = kp->program,
+                  .opt = opt,
+                  .out = out };
     c_name_all(&e);
     c_head(&e);
     c_dimensions(&e);
     c_parameters(&e);
     c_memory(&e);
     emit_banner(&e, 4, "kernels");
-    text_put(out, how_to_read);
+    text_put(out, notation);
+    text_put(out, language->how_to_read);
+    if (e.cuda)
+        c_slots(&e);
     emit_kernels(&e);
     c_forward(&e);
     c_backward(&e);
     c_step(&e);
     c_table(&e);
+}
+
+const char *c_literal(Emitter *e, const char *type)
+{
+    return emit_format(e, e->cuda ? "%s" : "(%s)", type);
+}
+
+static const Language language_c = { .ending = ".c",
+                                     .header = "rt.h",
+                                     .how_to_read = loops,
+                                     .kernel = c_kernel,
+                                     .rule = c_rule };
+
+static void emit_c(Text *out, KernelProgram *kp, const EmitOptions *opt)
+{
+    emit_file(out, kp, opt, &language_c);
 }
 
 /* ---- room for partial sums ----------------------------------------------------------------- */

@@ -42,7 +42,8 @@ Fullest c_alive(Emitter *e)
     const int n = explain_alive(e, &line, &step);
     bool any = false;
     for (int i = 0; i < n; i++) {
-        text_add(&body, "    row[%d] = (RtAlive){ %s, %s, 0 };\n", i, emit_string(e, line[i].where),
+        text_add(&body, "    row[%d] = %s{ %s, %s, 0 };\n", i, c_literal(e, "RtAlive"),
+                 emit_string(e, line[i].where),
                  emit_string(e, emit_comment(e, line[i].names, NAMES_WIDTH)));
         emit_statement(&body, INDENT,
                        emit_format(e, "row[%d].bytes = %s;", i, sum_of(e, &s, &line[i])));

@@ -1,7 +1,8 @@
 /* c_call.c -- kernels that are calls of the runtime (products, attention), and scatter.
  *
  * In: sizes, strides and flags. Out: the body of a function that calls rt_matmul or rt_attention
- * with a struct of them; for scatter, loops: parallel over blocks of columns, rows in order.
+ * with a struct of them; for scatter, loops: parallel over blocks of columns, rows in order. In
+ * CUDA scatter is a call too, and all of them have a stream.
  */
 #include "emit/parts.h"
 
@@ -47,9 +48,27 @@ static void write_struct(KernelWriter *w, const char *type, const char *name, co
 
 static bool is_narrow(DType t) { return t == DT_BF16 || t == DT_F16; }
 
+/* "rt_matmul_f32(c, a, b, shape);", in CUDA with the stream, which is told the line first. */
+static void write_call(KernelWriter *w, const char *function, const char *shape)
+{
+    VEC(const char *) args = { 0 };
+    Arena *a = w->e->cx->scratch;
+    const int n = w->k->kind == KERNEL_MATMUL ? 3 : w->k->args.len; /* its bias is in the shape */
+    for (int i = 0; i < n; i++)
+        vec_push(a, &args, w->arg[i]);
+    vec_push(a, &args, shape);
+    if (w->e->cuda) {
+        text_add(&w->body, "    stream->where = %s;\n",
+                 emit_string(w->e, kernel_where(w->e, w->k)));
+        vec_push(a, &args, "stream");
+    }
+    emit_call(&w->body, INDENT, emit_format(w->e, "%s(", function), args.at, args.len, ");\n");
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
 
-static void add_matmul(Fields *f, const Matmul *x)
+/* In the order of the struct. add: the value of .add, or NULL. */
+static void add_matmul(Fields *f, const Matmul *x, const char *add)
 {
     add_size(f, "m", x->m);
     add_size(f, "n", x->n);
@@ -58,6 +77,8 @@ static void add_matmul(Fields *f, const Matmul *x)
         add_field(f, "ta", "true");
     if (x->tb)
         add_field(f, "tb", "true");
+    if (add)
+        add_field(f, "add", add);
     if (x->lda && !dim_same(x->lda, x->ta ? x->m : x->k))
         add_size(f, "lda", x->lda);
     if (x->ldb && !dim_same(x->ldb, x->tb ? x->k : x->n))
@@ -73,7 +94,7 @@ static void write_matmul(KernelWriter *w)
     const Matmul *x = &w->k->matmul;
     Fields f = { .e = w->e, .dims = &w->dims };
     const char *name = names_take(w->e, w->names, "shape");
-    add_matmul(&f, x);
+    add_matmul(&f, x, x->add == ADD_NEVER ? NULL : flag_value(w, x->add));
     if (x->n_batch > 0) {
         add_sizes(&f, "step_a", x->step_a, x->n_batch);
         add_sizes(&f, "step_b", x->step_b, x->n_batch);
@@ -81,14 +102,13 @@ static void write_matmul(KernelWriter *w)
     }
     if (x->bias)
         add_field(&f, "bias", w->arg[3]);
-    if (x->add != ADD_NEVER)
-        add_field(&f, "add", flag_value(w, x->add));
     write_struct(w, "RtMatmul", name, &f);
     const KernelArg *arg = w->k->args.at;
     const bool narrow = is_narrow(arg[1].dtype);
-    text_add(&w->body, "    rt_matmul_%s%s%s(%s, %s, %s, %s);\n", dtype_name(arg[1].dtype),
-             narrow ? "_" : "", narrow ? dtype_name(arg[0].dtype) : "", w->arg[0], w->arg[1],
-             w->arg[2], name);
+    write_call(w,
+               emit_format(w->e, "rt_matmul_%s%s%s", dtype_name(arg[1].dtype), narrow ? "_" : "",
+                           narrow ? dtype_name(arg[0].dtype) : ""),
+               name);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -132,14 +152,10 @@ static void write_attention(KernelWriter *w)
         add_heads(&f, "d_y", &x->d_y);
     }
     write_struct(w, "RtAttention", name, &f);
-    VEC(const char *) args = { 0 };
-    for (int i = 0; i < w->k->args.len; i++)
-        vec_push(w->e->cx->scratch, &args, w->arg[i]);
-    vec_push(w->e->cx->scratch, &args, name);
-    emit_call(&w->body, INDENT,
-              emit_format(w->e, "rt_attention%s_%s(", grad ? "_grad" : "",
-                          dtype_name(w->k->args.at[0].dtype)),
-              args.at, args.len, ");\n");
+    write_call(w,
+               emit_format(w->e, "rt_attention%s_%s", grad ? "_grad" : "",
+                           dtype_name(w->k->args.at[0].dtype)),
+               name);
 }
 
 /* ---- what they work in ----------------------------------------------------------------------- */
@@ -149,14 +165,22 @@ static const char *rt_type(DType t)
     return t == DT_F64 ? "RT_F64" : t == DT_BF16 ? "RT_BF16" : t == DT_F16 ? "RT_F16" : "RT_F32";
 }
 
+static void add_scatter(Fields *f, const Scatter *x)
+{
+    add_size(f, "n_ids", x->n_ids);
+    add_size(f, "n_rows", x->n_rows);
+    add_size(f, "width", x->width);
+    add_size(f, "row_step", x->row_step);
+}
+
 /* "rt_room_x(rooms, RT_F32, (RtX){ .m = 3 });", in two lines if one is too short. */
 static const char *room_statement(Fields *f, const char *head, const char *type, const char *tail,
                                   int indent)
 {
     Emitter *e = f->e;
     Text t = text_new(e->cx->scratch);
-    emit_call(&t, indent + INDENT, emit_format(e, "(%s){ ", type), f->text.at, f->text.len,
-              emit_format(e, " }%s);\n", tail));
+    emit_call(&t, indent + INDENT, emit_format(e, "%s{ ", c_literal(e, type)), f->text.at,
+              f->text.len, emit_format(e, " }%s);\n", tail));
     const char *fields = t.at + indent + INDENT;
     if ((size_t)indent + strlen(head) + 1 + strlen(fields) - 1 <= COLUMNS)
         return emit_format(e, "%*s%s %s", indent, "", head, fields);
@@ -168,14 +192,16 @@ const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent)
     Fields f = { .e = e, .dims = dims };
     const char *out = rt_type(k->args.at[0].dtype);
     if (k->kind == KERNEL_MATMUL) {
-        add_matmul(&f, &k->matmul);
+        add_matmul(&f, &k->matmul, k->matmul.add == ADD_NEVER ? NULL : "true");
         if (k->matmul.bias)
             add_field(&f, "bias", "rooms");
-        if (k->matmul.add != ADD_NEVER)
-            add_field(&f, "add", "true");
         return room_statement(
             &f, emit_format(e, "rt_room_matmul(rooms, %s, %s,", rt_type(k->args.at[1].dtype), out),
             "RtMatmul", "", indent);
+    }
+    if (k->kind == KERNEL_SCATTER && e->cuda) {
+        add_scatter(&f, &k->scatter);
+        return room_statement(&f, "rt_room_scatter(rooms,", "RtScatter", "", indent);
     }
     if (k->kind != KERNEL_ATTENTION && k->kind != KERNEL_ATTENTION_GRAD)
         return "";
@@ -199,6 +225,23 @@ static void write_zeros(KernelWriter *w)
     text_add(&w->body, "%sRT_PARALLEL_SIMD(%s)\n", indent, dim_c(&w->dims, n));
     text_add(&w->body, "%sfor (ptrdiff_t i = 0; i < %s; i++)\n", indent, dim_c(&w->dims, n));
     text_add(&w->body, "%s    %s[i] = 0;\n%s", indent, w->arg[0], flag ? "    }\n" : "");
+}
+
+/* The same as a call, in CUDA. */
+static void call_scatter(KernelWriter *w)
+{
+    const char *name = names_take(w->e, w->names, "shape");
+    const DType out = w->k->args.at[0].dtype, rows = w->k->args.at[2].dtype;
+    Fields f = { .e = w->e, .dims = &w->dims };
+    add_scatter(&f, &w->k->scatter);
+    if (w->k->scatter.add != ADD_NEVER)
+        add_field(&f, "add", flag_value(w, w->k->scatter.add));
+    write_struct(w, "RtScatter", name, &f);
+    write_call(w,
+               is_narrow(rows)
+                   ? emit_format(w->e, "rt_scatter_%s_%s", dtype_name(rows), dtype_name(out))
+                   : emit_format(w->e, "rt_scatter_%s", dtype_name(out)),
+               name);
 }
 
 static void write_scatter(KernelWriter *w)
@@ -233,7 +276,12 @@ void c_call(KernelWriter *w)
     case KERNEL_MATMUL: write_matmul(w); return;
     case KERNEL_ATTENTION:
     case KERNEL_ATTENTION_GRAD: write_attention(w); return;
-    case KERNEL_SCATTER: write_scatter(w); return;
+    case KERNEL_SCATTER:
+        if (w->e->cuda)
+            call_scatter(w);
+        else
+            write_scatter(w);
+        return;
     case KERNEL_MAP: break;
     }
     bug("kernel %s is no call", w->k->name);

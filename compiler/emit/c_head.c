@@ -139,8 +139,8 @@ void c_head(Emitter *e)
     const Routine *r = e->kp->train ? e->kp->train : e->kp->output;
     const char *path = s ? shown_path(s->path) : e->p->name;
     Text *t = e->out;
-    text_add(t, "/* %s.c -- generated from %s by gradcc %s.\n * Do not edit: edit the model.\n *\n",
-             e->model, emit_comment(e, path, 50), e->opt->version);
+    text_add(t, "/* %s%s -- generated from %s by gradcc %s.\n * Do not edit: edit the model.\n *\n",
+             e->model, e->language->ending, emit_comment(e, path, 50), e->opt->version);
     text_add(t, " * command   %s\n", emit_comment(e, e->opt->command, 200));
     if (s)
         text_add(t, " * source    %s, %d lines, crc32 %08x\n", emit_comment(e, path, 60),
@@ -154,7 +154,7 @@ void c_head(Emitter *e)
         text_add(t, "; arena %s%s%s, fullest at step %d of %d", emit_bytes(e, r->arena_bytes),
                  dims[0] ? " at " : "", dims, r->peak_step, count_steps(&r->steps));
     }
-    text_put(t, "\n */\n#include \"rt.h\"\n");
+    text_add(t, "\n */\n#include \"%s\"\n", e->language->header);
 }
 
 /* ---- section 1 ------------------------------------------------------------------------------- */

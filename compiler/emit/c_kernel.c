@@ -27,6 +27,14 @@ const char *c_flag(KernelWriter *w, AddKind add)
     return name[flag];
 }
 
+bool kernel_reads_step(const Emitter *e, const KernelHead *h)
+{
+    bool any = h->key || h->sample;
+    for (int i = 0; i < e->p->means.len; i++)
+        any = any || h->seed[i];
+    return any;
+}
+
 /* Outputs first, then inputs, each in the kernel's order. */
 static void order_arguments(KernelWriter *w)
 {
@@ -60,12 +68,18 @@ static void link_steps(Emitter *e, const Steps *steps)
     }
 }
 
+const char *kernel_where(Emitter *e, const Kernel *k)
+{
+    const Step *s = map_get(e->kernel_undone, k);
+    return c_kernel_lines(e, s ? steps_find(&e->kp->train->steps, s->undoes)->kernel : k);
+}
+
 /* "   gradient of k8, k7", and the lines of these. */
 static void write_undone(Emitter *e, Text *about, const Kernel *k)
 {
     const Step *s = map_get(e->kernel_undone, k);
     const Steps *all = s ? &e->kp->train->steps : NULL;
-    text_put(about, c_kernel_lines(e, s ? steps_find(all, s->undoes)->kernel : k));
+    text_put(about, kernel_where(e, k));
     for (int i = 0; s && i < s->undone.len; i++)
         text_add(about, "%sk%d",
                  i            ? ", "
@@ -82,7 +96,7 @@ void c_link_kernels(Emitter *e)
 }
 
 /* Equations, one under the other; then source lines and, backward, the forward kernel. */
-static void write_comment(Emitter *e, const Kernel *k)
+void kernel_comment(Emitter *e, const Kernel *k, const char *launch)
 {
     Text about = text_new(e->cx->scratch), t = text_new(e->cx->scratch);
     write_undone(e, &about, k);
@@ -99,7 +113,10 @@ static void write_comment(Emitter *e, const Kernel *k)
     } else if (about.len) {
         text_add(&t, "\n * %s", about.at);
     }
-    text_add(e->out, "%s */\n", t.at);
+    text_put(e->out, t.at);
+    if (launch)
+        emit_prose(e->out, "\n * ", " * ", launch);
+    text_put(e->out, " */\n");
 }
 
 static void write_head(KernelWriter *w, const char *name)
@@ -136,11 +153,10 @@ static void write_head(KernelWriter *w, const char *name)
     emit_call(e->out, 0, arena_printf(a, "static void %s(", name), arg.at, arg.len, ")\n");
 }
 
-void c_kernel(Emitter *e, Kernel *k)
+KernelWriter kernel_writer(Emitter *e, Kernel *k)
 {
     Arena *a = e->cx->scratch;
     KernelWriter w = { .e = e, .k = k, .dims = dim_scope(e, ""), .body = text_new(a) };
-    const char *name = intern_printf(e->cx, "k%d_%s", k->number, emit_identifier(e, k->name));
     w.names = names_new(e, e->file);
     w.head = NEW(a, KernelHead);
     w.head->seed = NEW_ARRAY(a, bool, e->p->means.len + 1);
@@ -151,11 +167,23 @@ void c_kernel(Emitter *e, Kernel *k)
     for (int i = 0; i < DEPTH_MAX; i++)
         w.iter[i] = i == 0 ? "iter" : arena_printf(a, "iter_%d", i + 1);
     order_arguments(&w);
+    return w;
+}
+
+const char *kernel_function(Emitter *e, const Kernel *k)
+{
+    return intern_printf(e->cx, "k%d_%s", k->number, emit_identifier(e, k->name));
+}
+
+void c_kernel(Emitter *e, Kernel *k)
+{
+    KernelWriter w = kernel_writer(e, k);
+    const char *name = kernel_function(e, k);
     if (k->kind == KERNEL_MAP)
         c_map(&w);
     else
         c_call(&w);
-    write_comment(e, k);
+    kernel_comment(e, k, NULL);
     write_head(&w, name);
     text_add(e->out, "{\n%s}\n\n", w.body.at);
     map_set(e->kernel_name, k, (void *)(uintptr_t)name);

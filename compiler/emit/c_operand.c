@@ -217,8 +217,8 @@ const char *operand_text(Function *f, const Operand *o)
     case BUF_SUM:
     case BUF_COUNT:
         f->head->s = f->head->sums = true;
-        return emit_format(e, "&s->%s[S_%s]", b->kind == BUF_SUM ? "sum" : "count",
-                           e->slot[b->index]);
+        return emit_format(e, e->cuda ? "&s->device->%s[S_%s]" : "&s->%s[S_%s]",
+                           b->kind == BUF_SUM ? "sum" : "count", e->slot[b->index]);
     case BUF_INPUT:
         f->head->input[b->index] = true;
         text_put(&t, e->input[b->index]);

@@ -70,6 +70,13 @@ static Words head_words(const Function *f, const FunctionHead *h, bool types)
     return w;
 }
 
+/* What stands behind these: RtStream *stream, in CUDA. */
+static void word_stream(Emitter *e, Words *w, const FunctionHead *h, bool types)
+{
+    if (h->stream)
+        word(e, w, types ? "RtStream *stream" : "stream");
+}
+
 /* ---- one step ------------------------------------------------------------------------------ */
 
 static const char *flag_text(Function *f, Flag flag)
@@ -97,7 +104,9 @@ static const char *call_text(Function *f, const Step *s)
     Text t = text_new(a);
     for (int i = 0; i < h->n_args; i++)
         word(e, &w, operand_text(f, &s->operands[h->order[i]]));
-    for (int i = 0; i < e->p->means.len; i++)
+    if (e->cuda && kernel_reads_step(e, h))
+        word(e, &w, "s->device");
+    for (int i = 0; !e->cuda && i < e->p->means.len; i++)
         if (h->seed[i])
             word(e, &w,
                  arena_printf(a, e->p->real == DT_F64 ? "s->seed[S_%s]" : "(float)s->seed[S_%s]",
@@ -109,19 +118,19 @@ static const char *call_text(Function *f, const Step *s)
                     d);
             word(e, &w, loop_is_wide(f, d) ? arena_printf(a, "(int)%s", f->var[d]) : f->var[d]);
         }
-    if (h->key)
+    if (h->key && !e->cuda)
         word(e, &w, "s->key");
-    if (h->sample)
+    if (h->sample && !e->cuda)
         word(e, &w, "s->sample");
-    f->head->s = f->head->s || h->key || h->sample;
-    for (int i = 0; i < e->p->means.len; i++)
-        f->head->s = f->head->s || h->seed[i];
+    f->head->s = f->head->s || kernel_reads_step(e, h);
+    f->head->stream = e->cuda;
     for (int i = 0; i < N_FLAGS; i++)
         if (h->flag[i])
             word(e, &w, flag_text(f, (Flag)i));
     for (int i = 0; i < dims_count(e->p->dims); i++)
         if (h->dim[i])
             word(e, &w, dim_c(&f->dims, dim_sym(e->p->dims, dims_at(e->p->dims, i))));
+    word_stream(e, &w, f->head, false);
     emit_call(&t, INDENT, arena_printf(a, "%s(", (const char *)map_get(e->kernel_name, s->kernel)),
               w.at, w.len, ");");
     return t.at;
@@ -329,6 +338,7 @@ static void merge_heads(FunctionHead *to, const FunctionHead *from, const Emitte
     to->d_p |= from->d_p;
     to->arena |= from->arena;
     to->s |= from->s;
+    to->stream |= from->stream;
     to->sums |= from->sums;
     to->n |= from->n;
     for (int i = 0; i < e->p->inputs.len; i++)
@@ -357,6 +367,7 @@ static const char *loop_call(Function *f, const Step *s, const char *name, const
     for (int d = 0; d < f->depth; d++)
         word(e, &w, f->var[d]);
     word(e, &w, var);
+    word_stream(e, &w, h, false);
     if (s->loop->reverse)
         text_add(&t, "    for (%s %s = %s - 1; %s >= 0; %s--)\n", type, var, trip, var, var);
     else
@@ -459,6 +470,7 @@ static void write_head(Function *f, const char *name)
         word(e, &w, "Dims n");
     for (int d = 0; d < f->depth; d++)
         word(e, &w, emit_format(e, "%s %s", loop_is_wide(f, d) ? "ptrdiff_t" : "int", f->var[d]));
+    word_stream(e, &w, f->head, true);
     if (w.len == 0)
         word(e, &w, "void");
     emit_call(e->out, 0, emit_format(e, "static void %s(", name), w.at, w.len, ")\n{\n");
@@ -562,7 +574,7 @@ static void write_count(Emitter *e)
     map_set(e->call_dims, head_key(e, r, "count"), f.head);
 }
 
-static void write_slots(Emitter *e)
+void c_slots(Emitter *e)
 {
     Text t = text_new(e->cx->scratch);
     if (e->p->means.len == 0)
@@ -586,7 +598,8 @@ void c_forward(Emitter *e)
     emit_banner(e, 5, "forward");
     if (e->kp->train)
         text_put(e->out, how_to_read);
-    write_slots(e);
+    if (!e->cuda) /* there section 4 has them */
+        c_slots(e);
     if (e->p->means.len > 0)
         write_count(e);
     if (e->kp->train)

@@ -535,7 +535,8 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
     const Program *p = e->p;
     Text *o = e->out;
     const char *m = e->model, *base = s ? strrchr(s->path, '/') : NULL;
-    text_add(o, "const RtModel %s = {\n    .name = %s,\n", m, emit_string(e, p->name));
+    text_add(o, "%sconst RtModel %s = {\n    .name = %s,\n", e->cuda ? "extern \"C\" " : "", m,
+             emit_string(e, p->name));
     text_add(o, "    .source = %s, .source_crc = 0x%08xu,\n",
              emit_string(e, base ? base + 1
                             : s  ? s->path

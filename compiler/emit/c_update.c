@@ -67,29 +67,40 @@ static const char *update_prose(Emitter *e, const TrainSettings *train)
     return t.at;
 }
 
+/* "run->p"; in C++ a void * needs a cast: "(const float *)run->p" */
+static const char *of_run(Emitter *e, const char *type, const char *field)
+{
+    return e->cuda ? emit_format(e, "(%s *)run->%s", type, field)
+                   : emit_format(e, "run->%s", field);
+}
+
 static void write_call(Emitter *e, Text *t, int indent, const Routine *r, const char *part)
 {
     const FunctionHead *h = function_head(e, r, part);
     Arena *a = e->cx->scratch;
     VEC(const char *) w = { 0 };
     if (h->p)
-        vec_push(a, &w, "run->p");
+        vec_push(a, &w, of_run(e, emit_format(e, "const %s", e->real), "p"));
     if (h->p16)
-        vec_push(a, &w, "run->p16");
+        vec_push(a, &w, of_run(e, emit_format(e, "const %s", c_type(e, e->p->narrow)), "p16"));
     if (h->d_p)
-        vec_push(a, &w, "run->d_p");
+        vec_push(a, &w, of_run(e, e->real, "d_p"));
     for (int i = 0; i < e->p->inputs.len; i++)
         if (h->input[i])
             vec_push(a, &w, e->input[i]);
     for (int i = 0; i < e->p->outputs.len; i++)
         if (h->output[i])
-            vec_push(a, &w, arena_printf(a, "run->outputs[%d]", i));
+            vec_push(a, &w,
+                     of_run(e, c_type(e, e->p->outputs.at[i].type->dtype),
+                            emit_format(e, "outputs[%d]", i)));
     if (h->arena)
         vec_push(a, &w, "run->arena");
     if (h->s)
         vec_push(a, &w, "s");
     if (h->n)
         vec_push(a, &w, "n");
+    if (h->stream)
+        vec_push(a, &w, "run->stream");
     emit_call(t, indent, arena_printf(a, "%s_%s(", e->model, part), w.at, w.len, ");\n");
 }
 
@@ -106,8 +117,11 @@ static void write_locals(Emitter *e, Text *t, int indent, const FunctionHead *co
         for (int k = 0; k < n; k++)
             used = used || head[k]->input[i];
         if (used)
-            text_add(t, "%*sconst %s *%s = run->inputs[%d];\n", indent, "",
-                     c_type(e, e->p->inputs.at[i].type->dtype), e->input[i], i);
+            text_add(t, "%*sconst %s *%s = %s;\n", indent, "",
+                     c_type(e, e->p->inputs.at[i].type->dtype), e->input[i],
+                     of_run(e,
+                            emit_format(e, "const %s", c_type(e, e->p->inputs.at[i].type->dtype)),
+                            emit_format(e, "inputs[%d]", i)));
     }
 }
 
@@ -124,7 +138,7 @@ static void write_dims(Emitter *e)
     if (n == 0)
         text_put(&t, " .none = 0");
     text_add(e->out, "static Dims %s_dims(const ptrdiff_t *dims)\n{\n", e->model);
-    const char *sizes = emit_format(e, "(Dims){%s }", t.at);
+    const char *sizes = emit_format(e, "%s{%s }", c_literal(e, "Dims"), t.at);
     for (int i = 0; i < dims_count(e->p->dims); i++) /* at the start, all are those of part 0 */
         if (dims_at(e->p->dims, i)->kind == SYM_PART)
             sizes = emit_format(e, "%s(%s, 0)", c_part_function(e, dims_at(e->p->dims, i)), sizes);
@@ -151,9 +165,14 @@ static void write_step(Emitter *e)
     text_put(&lines, "    for (int micro = 0; micro < run->micro_steps; micro++) {\n"
                      "        rt_begin_micro(run, s, micro);\n");
     write_locals(e, &lines, 8, head, head[1] ? 2 : 1);
-    write_call(e, &lines, 8, e->kp->train, "forward");
+    if (e->cuda)
+        text_put(&lines,
+                 "        if (rt_graph_begin(run, s)) {\t/* recorded once, then launched */\n");
+    write_call(e, &lines, e->cuda ? 12 : 8, e->kp->train, "forward");
     if (head[1])
-        write_call(e, &lines, 8, e->kp->train, "backward");
+        write_call(e, &lines, e->cuda ? 12 : 8, e->kp->train, "backward");
+    if (e->cuda)
+        text_put(&lines, "            rt_graph_end(run, s);\n        }\n");
     text_put(&lines,
              "        s->add = true;\t/* later micro-steps add */\n    }\n"
              "    rt_reduce_gradients(run, s);\t/* sum over ranks */\n"
@@ -214,7 +233,7 @@ void c_step(Emitter *e)
     write_dims(e);
     if (e->kp->train) {
         c_rate(e);
-        c_rule(e);
+        e->language->rule(e);
         write_step(e);
     }
     if (e->kp->eval)

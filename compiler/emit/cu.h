@@ -17,24 +17,29 @@
 typedef struct {
     KernelWriter w;      /* w.body: of the __global__ function; w.dims: sizes that it uses */
     DimScope host;       /* sizes that the host function uses */
+    bool *apart;         /* by argument: a later stage takes it, the __global__ function does not */
+    bool flag[N_FLAGS];  /* the host function uses it, for a later stage: cu_flag */
     const char *device;  /* name of the __global__ function */
     const char *grid;    /* of the launch, host expressions: "rt_blocks(B*T, 8)", "256" */
     const char *block;   /* ... threads; a number is its __launch_bounds__, too */
     const char *shared;  /* ... bytes of RT_SHARED_ARENA; NULL: 0 */
     const char *comment; /* the launch in words: grid, block, who owns what */
-    Text second;         /* __global__ functions of a second stage, behind the first; "" */
-    Text launch;         /* launches of these, statements of the host function; "" */
+    Text before, later;  /* __global__ functions in front of it, behind it; "" */
+    Text locals, launch; /* statements of the host function before and behind the launch; "" */
 } CudaWriter;
 
 void cu_kernel(Emitter *e, Kernel *k); /* cu_kernel.c: comment and both functions */
-void cu_call(CudaWriter *c);           /* cu_call.c: the host function of a call of the runtime */
-/* "RT_LAUNCH(stream, "gpt2.model:12", kernel, grid, block, shared, args...);" */
+/* As c_flag, of the host function alone. */
+const char *cu_flag(CudaWriter *c, AddKind add);
+/* A statement RT_LAUNCH(stream, "gpt2.model:12", kernel, grid, block, shared, args...);
+   shared NULL: 0. */
 void cu_launch(CudaWriter *c, Text *t, const char *kernel, const char *grid, const char *block,
                const char *shared, const char *const *arg, int n);
 
-void cu_map(CudaWriter *c);             /* cu_map.c: fills in a MAP kernel */
-void cu_workspace(KernelProgram *kp);   /* cu_map.c: room for partial sums, as arguments */
-extern const char cu_map_how_to_read[]; /* cu_map.c: of section 4, the words used there */
-void cu_rule(Emitter *e);               /* cu_rule.c: the update of elements, in section 7 */
+void cu_map(CudaWriter *c);           /* cu_map.c: fills in a MAP kernel */
+void cu_workspace(KernelProgram *kp); /* cu_map.c: room for partial sums, as arguments */
+/* cu_map.c: at the head of section 4, the words used there; lines of a comment, and its end */
+extern const char cu_map_how_to_read[];
+void cu_rule(Emitter *e); /* cu_rule.c: the update of elements, in section 7 */
 
 #endif

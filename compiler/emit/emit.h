@@ -23,7 +23,8 @@ typedef struct {
     void (*emit)(Text *out, KernelProgram *kp, const EmitOptions *opt);
 } Target;
 
-extern const Target target_c; /* c.c */
+extern const Target target_c;    /* c.c */
+extern const Target target_cuda; /* cu.c */
 
 /* grad_text.c: the backward pass in the model's language (--emit=grad). */
 void emit_grad(Text *out, Program *p);

@@ -22,7 +22,19 @@ typedef struct { /* of the table of steps */
     const char *text;
 } StepRow;
 
-typedef struct {
+typedef struct Emitter Emitter;
+
+typedef struct { /* what differs from target to target */
+    bool cuda;
+    const char *ending, *header;           /* ".c", "rt.h" */
+    const char *how_to_read;               /* of the functions of section 4, behind the notation */
+    void (*kernel)(Emitter *e, Kernel *k); /* of section 4: comment and functions */
+    void (*rule)(Emitter *e);              /* of section 7: the update of elements */
+} Language;
+
+struct Emitter {
+    const Language *language;
+    bool cuda; /* as the language says */
     Context *cx;
     KernelProgram *kp;
     Program *p;
@@ -45,7 +57,10 @@ typedef struct {
     Map *group_list;              /* "0, 1, 1", groups of repetitions -> its array */
     Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
     VEC(StepRow) steps; /* of training */
-} Emitter;
+};
+
+/* c.c: the whole file. */
+void emit_file(Text *out, KernelProgram *kp, const EmitOptions *opt, const Language *language);
 
 /* ---- emit.c: names, comments, layout -------------------------------------------------------- */
 
@@ -123,9 +138,18 @@ typedef struct { /* a kernel's function under construction */
 void c_link_kernels(Emitter *e); /* c_kernel.c: what backward kernels undo */
 const char *c_kernel_lines(Emitter *e, const Kernel *k); /* "tiny.model:8, 9" */
 void c_kernel(Emitter *e, Kernel *k);                    /* comment and function */
-void c_map(KernelWriter *w);                             /* c_map.c: loops */
-bool c_map_needs_partials(const Kernel *k);              /* sums over rows beside other work */
-void c_call(KernelWriter *w);                            /* c_call.c: runtime calls, scatter */
+/* Its parts, which the targets share. A writer with names for all that the kernel has; the lines
+   that it works for, backward those of what it undoes; the comment, `launch` its last words or
+   NULL; the name of its host function. */
+KernelWriter kernel_writer(Emitter *e, Kernel *k);
+const char *kernel_where(Emitter *e, const Kernel *k);
+void kernel_comment(Emitter *e, const Kernel *k, const char *launch);
+const char *kernel_function(Emitter *e, const Kernel *k);
+/* Does it take values of the step that the device knows: seeds, key, sample? */
+bool kernel_reads_step(const Emitter *e, const KernelHead *h);
+void c_map(KernelWriter *w);                /* c_map.c: loops */
+bool c_map_needs_partials(const Kernel *k); /* sums over rows beside other work */
+void c_call(KernelWriter *w);               /* c_call.c: runtime calls, scatter */
 /* The statement that asks what a call works in; "": nothing, it is loops. */
 const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent);
 const char *c_type(const Emitter *e, DType t); /* of elements */
@@ -133,6 +157,9 @@ const char *c_type(const Emitter *e, DType t); /* of elements */
 const char *c_flag(KernelWriter *w, AddKind add);
 
 /* ---- sections ------------------------------------------------------------------------------- */
+
+/* "(Dims)", in C++ "Dims": before { } of its fields, as an expression */
+const char *c_literal(Emitter *e, const char *type);
 
 typedef struct { /* what c_alive has written */
     int lines, step;
@@ -147,7 +174,8 @@ const char *c_part_function(Emitter *e, const Symbol *s); /* gives the sizes of 
 const char *c_training_dims(Emitter *e);                  /* "B = 32, T = 128" */
 void c_parameters(Emitter *e);                            /* c_params.c: section 2 */
 void c_memory(Emitter *e);                                /* c_memory.c: section 3 */
-void c_forward(Emitter *e);                               /* c_step.c: sections 5 and 6 */
+void c_slots(Emitter *e);                                 /* c_step.c: places of the means */
+void c_forward(Emitter *e);                               /* sections 5 and 6 */
 void c_backward(Emitter *e);
 void c_step(Emitter *e);                  /* c_update.c: section 7 */
 void c_rule(Emitter *e);                  /* c_rule.c: the function of an update of elements */
@@ -179,6 +207,7 @@ const char *c_buffer_shape(Emitter *e, const Buffer *b); /* "[B,T,C]", "[RT_CHUN
 /* Which values of a step a function needs. */
 typedef struct {
     bool p, p16, d_p, arena, s, n; /* of RtRun; RtStep; Dims */
+    bool stream;                   /* launches something, in CUDA */
     bool sums;                     /* writes to s->sum or s->count */
     bool *input, *output;          /* by index */
 } FunctionHead;

@@ -251,7 +251,7 @@ static void k10_d_wh_weight(float *restrict d_wh_weight, const float *restrict d
 static void k11_d_wx_weight(float *restrict d_wx_weight, const float *restrict d_wh_y,
                             const float *restrict x, bool add_later, ptrdiff_t B, ptrdiff_t T)
 {
-    const RtMatmul shape = { .m = H, .n = D, .k = B, .ta = true, .ldb = T*D, .add = add_later };
+    const RtMatmul shape = { .m = H, .n = D, .k = B, .ta = true, .add = add_later, .ldb = T*D };
     rt_matmul_f32(d_wx_weight, d_wh_y, x, shape);
 }
 
@@ -577,7 +577,7 @@ static void scan_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)
         rt_room_matmul(rooms, RT_F32, RT_F32,
             (RtMatmul){ .m = H, .n = H, .k = n.B, .ta = true, .add = true });
         rt_room_matmul(rooms, RT_F32, RT_F32,
-            (RtMatmul){ .m = H, .n = D, .k = n.B, .ta = true, .ldb = n.T*D, .add = true });
+            (RtMatmul){ .m = H, .n = D, .k = n.B, .ta = true, .add = true, .ldb = n.T*D });
     }
     if (entry == RT_ENTRY_EVAL) {
         rt_room_matmul(rooms, RT_F32, RT_F32,
