@@ -411,7 +411,12 @@ typedef struct {
     ptrdiff_t n;
 } RtUpdate;
 /* Each: nothing unless s->finite. */
+#if defined(RT_CUDA)
+typedef struct RtUpdates RtUpdates; /* cuda/rt_update.h */
+void rt_update(RtRun *run, RtStep *s, void (*all)(const RtUpdates *u, RtStream *stream));
+#else
 void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u)); /* piece by piece */
+#endif
 void rt_update_lamb(RtRun *run, RtStep *s);
 void rt_update_adafactor(RtRun *run, RtStep *s);
 void rt_update_muon(RtRun *run, RtStep *s);

@@ -14,6 +14,7 @@
 
 #include "rt.h"
 #include "rt_device.h" /* inside kernels: vectors of 16 bytes, sums of warps and blocks */
+#include "rt_update.h" /* the same of updates */
 
 /* ---- streams and launches -------------------------------------------------------------------- */
 
