@@ -363,7 +363,8 @@ struct RtStep {
     RtKey key;                  /* of the generator: run seed and step */
     int64_t sample;             /* index in the update of the micro-step's first */
     bool add;                   /* gradients: false = the first write replaces */
-    bool finite;                /* all gradients of all ranks are finite */
+    bool finite;                /* all gradients of all ranks are finite, and on a GPU not held */
+    bool held;                  /* of a GPU: the update is not to be applied, finite or not */
     double norm;                /* global norm of the gradient, without the scale */
     double limited;             /* the same behind clipping by value */
     double factor;              /* clip; the update multiplies gradients with factor / scale */

@@ -12,6 +12,10 @@
 
 #include "rt.h"
 
+#if defined(__cplusplus) /* cuda/ */
+extern "C" {
+#endif
+
 /* ---- core/base.c: memory, files, messages, time ---------------------------------------------- */
 
 /* All allocation and file I/O goes through these two tables, so that tests can inject faults:
@@ -69,13 +73,22 @@ int rt_write_atomic(const char *path, const void *data, size_t len);
 /* ---- cpu/place.c, cuda/place.cu: where the buffers of a run are ------------------------------ */
 
 /* One of the two is linked. Host memory on a CPU; else that of a GPU, which the host reads and
-   writes by put and get alone: both wait until the bytes are there. */
+   writes by these functions alone: each waits until the bytes are there. */
+enum { RT_PLACE_WINDOW = 4 << 20 };                   /* bytes seen at a time */
+size_t rt_place_size(size_t bytes);                   /* what rt_place_alloc takes for them */
+void rt_place_open(double bytes, const char *what);   /* all that is allocated until close */
+void rt_place_close(void);                            /* it is taken at once on a GPU */
 void *rt_place_alloc(size_t bytes, const char *what); /* zeroed; fails with the sizes */
 void rt_place_free(void *at);
 void rt_place_put(void *to, const void *from, size_t bytes); /* from host memory */
 void rt_place_get(void *to, const void *from, size_t bytes); /* to host memory */
-double rt_place_memory_free(void);                           /* bytes; -1 = unknown */
-const char *rt_place_name(void); /* "2 threads of a CPU", "NVIDIA H200, cuda:0" */
+void rt_place_fill(void *at, int byte, size_t bytes);
+/* At most RT_PLACE_WINDOW bytes of it for the host to read, until the next call of these two: at
+   itself on a CPU. And host memory of so many bytes to be put there, NULL on a CPU. */
+const void *rt_place_look(const void *at, size_t bytes);
+void *rt_place_window(void);
+double rt_place_memory_free(void); /* bytes; -1 = unknown */
+const char *rt_place_name(void);   /* "NVIDIA H200, cuda:0"; NULL on a CPU */
 bool rt_place_is_host(void);
 
 /* ---- data: readers and order ----------------------------------------------------------------- */
@@ -200,12 +213,10 @@ size_t rt_params_bytes(const RtModel *m);   /* of the parameters as they are kep
 uint16_t *rt_params_halves(const RtModel *m, void *p);
 /* Where element i of the parameters is, and in what: RT_F32, RT_F64 or RT_BF16. */
 void *rt_param_place(const RtModel *m, void *p, ptrdiff_t i, RtType *type);
-ptrdiff_t rt_params_wide(const RtModel *m);    /* elements before them, in real type */
-size_t rt_params_copy_bytes(const RtModel *m); /* of the compute copy in 16 bits; 0 = none */
-void rt_params_copy(RtRun *run);               /* p16 from p; the optimizer keeps it so */
-void rt_params_round(const RtModel *m, const void *x, void *p); /* p = flat values in real type */
-const char *rt_products_name(RtProducts products);              /* "native", "unpack", "unset" */
-RtProducts rt_products_by_name(const char *name);               /* NULL or unknown: unset */
+ptrdiff_t rt_params_wide(const RtModel *m);        /* elements before them, in real type */
+size_t rt_params_copy_bytes(const RtModel *m);     /* of the compute copy in 16 bits; 0 = none */
+const char *rt_products_name(RtProducts products); /* "native", "unpack", "unset" */
+RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
 
 /* ---- cpu/rooms.c: what products and attention work in ---------------------------------------- */
 
@@ -215,7 +226,7 @@ double rt_rooms_bytes(const RtRooms *need);         /* of all threads */
 void rt_rooms_open(const RtRooms *need);
 void rt_rooms_close(void); /* those of all threads */
 
-/* ---- optim/: schedules and updates ----------------------------------------------------------- */
+/* ---- optim/: schedules, and what updates go through ------------------------------------------ */
 
 typedef struct { /* elements from..to-1 of the flat buffer, all updated with the same numbers */
     ptrdiff_t from, to;
@@ -229,22 +240,12 @@ enum { RT_PIECE = 1 << 15 }; /* most elements of a piece */
 /* A repetition of a parameter as one piece; rate 0: it is not updated. */
 RtPiece rt_param_piece(const RtModel *m, const RtParam *q, ptrdiff_t repeat);
 double rt_piece_decay(RtPiece q, const RtTrain *t); /* its weight decay */
-/* What an optimizer is given of a piece. */
-RtUpdate rt_piece_update(const RtRun *run, const RtStep *s, RtPiece q);
 /* Pieces of what is updated in flat order; independent of the thread count. */
 RtPiece *rt_optim_pieces(const RtModel *m, int *n);
 /* The states that the optimizer keeps, not allocated; how many. */
 int rt_optim_states(const RtTrain *t, RtStateTensor state[RT_MAX_STATES]);
-/* round.c: an update of elements q.from..q.to-1, which are at p in fp32. */
-typedef void (*RtUpdatePiece)(RtRun *run, RtPiece q, void *p, const void *how);
-void rt_piece_rounded(RtRun *run, const RtStep *s, RtPiece q, RtUpdatePiece update,
-                      const void *how);
-/* Elements from..from+n-1 of the flat buffer, rounded to bf16 at random. */
-void rt_round_halves(RtKey key, ptrdiff_t from, ptrdiff_t n, const float *restrict x,
-                     uint16_t *restrict to);
 double rt_hyper(const RtTrain *t, const char *name); /* 0 = it has no such number */
 const char *rt_optimizer_name(const RtTrain *t);     /* "adamw" */
-double rt_sum_tree(const double *x, int n);          /* in a fixed tree */
 bool rt_optim_is_tensorwise(RtOptKind kind);         /* it needs something of whole tensors first */
 typedef struct RtTensors RtTensors;                  /* optim/tensor.h */
 RtTensors *rt_tensors_new(const RtModel *m, RtOptKind kind); /* NULL: it needs none */
@@ -255,11 +256,6 @@ void rt_optim_rooms(const RtModel *m, const RtTrain *t, RtRooms *rooms);
 int rt_muon_states(RtStateTensor state[RT_MAX_STATES]);
 /* Of the arena that the update works in, behind the backward pass. */
 size_t rt_optim_work_bytes(const RtModel *m, const RtTrain *t);
-double rt_ema_decay(double ema, int64_t t); /* after t applied updates, optim/ema.c */
-void rt_ema_start(RtRun *run);              /* as the parameters are */
-void rt_ema_piece(const RtRun *run, const RtStep *s, RtPiece q); /* one step of the average */
-void rt_ema_follow(const RtRun *run, const RtStep *s);           /* the same, of all */
-void rt_ema_swap(RtRun *run); /* the average takes the parameters' place, or they theirs again */
 double rt_schedule_lr(const RtTrain *t, int64_t applied); /* of the update to come */
 const char *rt_schedule_name(const RtTrain *t);           /* "cosine", or the formula */
 void rt_schedule_settle(RtTrain *t); /* its settings one by one: what is wrong ends the program */
@@ -271,13 +267,34 @@ typedef struct RtState RtState;
 bool rt_scale_skips(const RtState *state);          /* an update that is not finite, or stops */
 void rt_scale_advance(RtState *state, bool finite); /* to the scale of the next update */
 
+/* The average of the weights after t applied updates is e = d e + (1 - d) p, with this d: it begins
+   as a copy of the initial weights, which are soon forgotten as d grows. */
+RT_INLINE double rt_ema_decay(double ema, int64_t t)
+{
+    const double young = (double)(1 + t) / (double)(10 + t);
+    return ema < young ? ema : young;
+}
+
+/* ---- cpu/, cuda/: updates, one of the two is linked ------------------------------------------ */
+
+/* Beside rt_finite_and_norm, rt_clip_value, rt_clip, rt_update, rt_update_lamb, .._adafactor and
+   .._muon of rt.h. What they keep besides states (partial sums, tables on a device) in bytes of the
+   place, and open: takes that, when pieces, tensors and states are there. */
+typedef struct RtOptions RtOptions;
+size_t rt_optim_place_bytes(const RtModel *m, const RtOptions *o);
+void rt_optim_open(RtRun *run);
+void rt_optim_close(RtRun *run);
+void rt_params_copy(RtRun *run); /* p16 from p; updates keep it so */
+void rt_ema_start(RtRun *run);   /* as the parameters are */
+void rt_ema_swap(RtRun *run);    /* the average takes the parameters' place, or they theirs again */
+
 /* ---- core/options.c, help.c, config.c: settings ---------------------------------------------- */
 
 enum { RT_MAX_OPTIONS = 128 }; /* rows of the option table and numbers of the optimizer */
 
 typedef enum { RT_DO_TRAIN = 1, RT_DO_EVAL = 2, RT_DO_GENERATE = 4 } RtCommand;
 
-typedef struct {
+struct RtOptions {
     const char *program;         /* argv[0] */
     RtCommand command;           /* train, if none was given */
     RtTrain train;               /* the train block, flags applied */
@@ -299,9 +316,11 @@ typedef struct {
     double scale_growth, scale_backoff; /* factors of it */
     const char *nonfinite;              /* "stop" or "skip" */
     int64_t max_skips;                  /* in a row, where no lower scale is left */
+    int64_t device;                     /* of a GPU: its number */
+    bool tf32;                          /* of a GPU: products of fp32 in TF32 */
     double started;                     /* rt_now when the program began */
     bool help, version;                 /* print it and stop */
-} RtOptions;
+};
 
 typedef enum {
     RT_OPT_INT,
@@ -358,12 +377,15 @@ typedef struct {                 /* means of all slots over a data set or update
 
 typedef struct { /* bytes */
     double params, copy, gradients, state, average, arena, inputs, outputs;
-    double rooms;  /* what products and attention work in */
-    double tables; /* of the optimizer, and of the run */
-    double saving; /* settings and lists, while a checkpoint is written */
-    double needed; /* all of these */
-    double held;   /* allocated before: settings and data */
-    double total;  /* the most that is allocated at a time, from the start of the program */
+    double rooms;   /* what products and attention work in */
+    double updates; /* what updates keep besides states */
+    double place;   /* all of these; in the memory of a GPU, where there is one */
+    double rows;    /* samples in host memory, on their way to a GPU */
+    double tables;  /* of the optimizer, and of the run */
+    double saving;  /* settings and lists, while a checkpoint is written */
+    double needed;  /* all of these in host memory */
+    double held;    /* allocated before: settings and data */
+    double total;   /* the most that is allocated at a time, from the start of the program */
 } RtMemory;
 
 struct RtState {
@@ -375,12 +397,14 @@ struct RtState {
     bool ema_moved;     /* by the update of this step */
     void *other;        /* room for the average as the parameters are kept, where that differs */
     bool swapped;       /* the average is in the parameters' place */
-    RtPiece *pieces;    /* what updates go through */
-    double *piece_sums; /* of squares, one per piece */
+    RtPiece *pieces;    /* what updates go through, in host memory */
+    double *piece_sums; /* of squares, one per piece; of a CPU */
     int n_pieces;
     RtTensors *tensors;               /* NULL: the optimizer goes through pieces */
+    struct RtOptimTables *tables;     /* of a GPU: what its updates keep there */
+    struct RtQueue *queue;            /* of a GPU: steps that are not done yet */
     ptrdiff_t row_elems[RT_MAX_DIMS]; /* of an input: elements of a sample */
-    void *rows[RT_MAX_DIMS];          /* samples of a whole update, or of a batch */
+    void *rows[RT_MAX_DIMS];          /* samples of a whole update, or of a batch; host memory */
     ptrdiff_t row_cap;                /* samples that fit there */
     int64_t step, applied, skipped;   /* updates done; counters of the run */
     int64_t samples;                  /* of the run, drawn so far */
@@ -394,6 +418,9 @@ struct RtState {
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 
+size_t rt_row_bytes(const RtModel *m, const ptrdiff_t *dims, int input); /* of a sample */
+ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use);   /* the most at a time */
+void rt_run_set_batch(RtRun *run, ptrdiff_t n); /* samples of the batch to come */
 /* Bytes of everything a run allocates at these settings. data: as open by now, or NULL. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use);
 /* Buffers for `use`, parameters not set. */
@@ -402,17 +429,39 @@ void rt_run_free(RtRun *run);
 /* nan without its sign, which says nothing and would be printed. */
 static inline double rt_plain_nan(double x) { return isnan(x) ? (double)NAN : x; }
 RtMeans rt_run_means(const RtModel *m, const RtStep *s); /* of sums and counts of a step */
-RtMeans rt_run_step(RtRun *run, RtStep *s);              /* one update */
-RtMeans rt_run_evaluate(RtRun *run, RtSplit split);      /* over the whole split */
+/* One update, and its result. ahead: nothing follows it before the next one, which a GPU may begin
+   at once; its result is that of the call to come. */
+RtMeans rt_run_step(RtRun *run, RtStep *s, bool ahead);
+RtMeans rt_run_evaluate(RtRun *run, RtSplit split); /* over the whole split */
 /* Samples of validation, shorter windows included; *left: tokens that none of them has as target,
    since the model takes no shorter window. */
 int64_t rt_run_validates(const RtModel *m, const RtOptions *o, const RtData *data, int64_t *left);
-void rt_run_forward(RtRun *run);              /* outputs from rows and dims */
+void rt_run_forward(RtRun *run);              /* outputs from rt_rows and dims */
 int rt_run_save(RtRun *run, const char *dir); /* 0, or -1 after a warning */
 /* rt_checkpoint_find, with texts that live on. */
 const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheckpoint *c);
 /* NULL: no checkpoint there. with_state false: parameters only. */
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c);
+
+/* ---- cpu/step.c, cuda/step.cu: what of a step depends on where it runs ----------------------- */
+
+/* Beside rt_begin_step .. rt_end_step of rt.h. Inputs: where the host writes the samples of a batch
+   to come (once a GPU has taken those before), and the word that n of them are there, s->sample the
+   first: run->inputs has them for what is called next. */
+typedef struct {
+    double place, host; /* bytes */
+} RtStepBytes;
+RtStepBytes rt_step_bytes(const RtModel *m, const RtOptions *o, int use);
+void rt_step_open(RtRun *run);
+void rt_step_close(RtRun *run);
+void *const *rt_rows(RtRun *run);
+void rt_rows_send(RtRun *run, const RtStep *s, ptrdiff_t n);
+/* One update, its result in *s and in the counters of the run; ahead as in rt_run_step. */
+void rt_step_run(RtRun *run, RtStep *s, bool ahead);
+bool rt_step_is_ahead(const RtRun *run); /* a further update has begun */
+/* Before and behind evaluate and forward: sums and counts 0; they are there, in *s. */
+void rt_step_start(RtRun *run, RtStep *s);
+void rt_step_wait(RtRun *run, RtStep *s);
 
 /* ---- core/memory.c --------------------------------------------------------------------------- */
 
@@ -499,5 +548,9 @@ const char *rt_generate_possible(const RtModel *m); /* NULL, or why it is not */
 /* The sub-commands eval and generate; the exit code. */
 int rt_do_evaluate(const RtModel *m, RtOptions *o);
 int rt_do_generate(const RtModel *m, RtOptions *o);
+
+#if defined(__cplusplus)
+}
+#endif
 
 #endif

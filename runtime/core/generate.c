@@ -230,7 +230,7 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     for (int64_t made = 0; made < o->tokens; made++) {
         const ptrdiff_t n = ids.n < window ? (ptrdiff_t)ids.n : window;
         run->dims[l.dim] = n;
-        memcpy(run->state->rows[l.input], ids.at + ids.n - n, (size_t)n * sizeof *ids.at);
+        memcpy(rt_rows(run)[l.input], ids.at + ids.n - n, (size_t)n * sizeof *ids.at);
         rt_run_forward(run);
         const int32_t id = draw(run, &l, o, n - 1, ids.n, x);
         ids.at[ids.n++] = id;

@@ -27,7 +27,7 @@ static int parts_of(const RtMemory *need, Part part[PARTS])
         { "batch", "", need->inputs },
         { "outputs", "", need->outputs },
         { "workspace", "of products and attention, on this machine", need->rooms },
-        { "tables", "of the run and the optimizer", need->tables },
+        { "tables", "of the run and the optimizer", need->tables + need->updates },
         { "saving", "while a checkpoint is written or read", need->saving },
         { "data", "and settings, allocated by now", need->held }, /* the last */
     };

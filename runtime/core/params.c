@@ -221,38 +221,11 @@ void *rt_param_place(const RtModel *m, void *p, ptrdiff_t i, RtType *type)
     return half ? (void *)(rt_params_halves(m, p) + i) : (char *)p + (size_t)i * rt_real_bytes(m);
 }
 
-void rt_params_round(const RtModel *m, const void *x, void *p)
-{
-    const ptrdiff_t wide = rt_params_wide(m);
-    const float *restrict from = x;
-    uint16_t *restrict half = rt_params_halves(m, p);
-    memcpy(p, x, (size_t)wide * rt_real_bytes(m));
-#pragma omp parallel for simd schedule(static) if (parallel : m->n_halves > RT_PIECE)
-    for (ptrdiff_t i = wide; i < m->n_elems; i++)
-        half[i] = rt_to_bf16(from[i]);
-}
-
 size_t rt_params_copy_bytes(const RtModel *m)
 {
     const bool half = m->real == RT_F32 && (m->compute == RT_BF16 || m->compute == RT_F16)
                       && m->n_halves == 0;
     return half ? (size_t)m->n_elems * sizeof(uint16_t) : 0;
-}
-
-void rt_params_copy(RtRun *run)
-{
-    const float *restrict p = run->p;
-    const ptrdiff_t n = run->p16 && run->model->n_halves == 0 ? run->model->n_elems : 0;
-    uint16_t *restrict copy = run->p16;
-    if (run->model->compute == RT_BF16) {
-#pragma omp parallel for simd schedule(static) if (parallel : n > RT_PIECE)
-        for (ptrdiff_t i = 0; i < n; i++)
-            copy[i] = rt_to_bf16(p[i]);
-    } else {
-#pragma omp parallel for simd schedule(static) if (parallel : n > RT_PIECE)
-        for (ptrdiff_t i = 0; i < n; i++)
-            copy[i] = rt_to_f16(p[i]);
-    }
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */

@@ -146,11 +146,11 @@ static const char *look(RtRun *run, RtStep *s)
     state->check = check;
     rt_check_rehearse(check, true); /* with the samples before, or those behind */
     state->samples += state->samples >= batch ? -batch : batch;
-    run->model->step(run, s);
+    rt_step_run(run, s, false);
     rt_check_rehearse(check, false);
     *state = before;
     state->check = check;
-    run->model->step(run, s);
+    rt_step_run(run, s, false);
     *state = before;
     const char *report = rt_check_report(check);
     rt_check_free(check);
@@ -165,7 +165,7 @@ static const char *at_scale_one(RtRun *run)
     if (run->model->compute != RT_F16 || scale <= 1)
         return "";
     run->state->scale = 1;
-    run->model->step(run, &s);
+    rt_step_run(run, &s, false);
     return s.finite ? rt_keep(rt_printf("\nat loss scale 1 the step is finite: scale %g was too "
                                         "large for it, and the model is not at fault",
                                         scale))

@@ -16,16 +16,17 @@ static ptrdiff_t elems(const ptrdiff_t *shape, int rank)
     return n;
 }
 
-static size_t input_bytes(const RtModel *m, int input)
-{
-    return m->inputs[input].type == RT_I32 ? sizeof(int32_t) : rt_real_bytes(m);
-}
-
 static ptrdiff_t input_row(const RtModel *m, const ptrdiff_t *dims, int input)
 {
     ptrdiff_t shape[RT_MAX_RANK];
     m->input_shape(dims, input, shape);
     return elems(shape + 1, m->inputs[input].rank - 1);
+}
+
+size_t rt_row_bytes(const RtModel *m, const ptrdiff_t *dims, int input)
+{
+    const size_t each = m->inputs[input].type == RT_I32 ? sizeof(int32_t) : rt_real_bytes(m);
+    return (size_t)input_row(m, dims, input) * each;
 }
 
 static size_t output_bytes(const RtModel *m, const ptrdiff_t *dims, int output)
@@ -49,7 +50,7 @@ static size_t arena_bytes(const RtModel *m, const RtOptions *o, int use)
     return most;
 }
 
-static ptrdiff_t row_count(const RtModel *m, const RtOptions *o, int use)
+ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use)
 {
     ptrdiff_t rows = use & RT_USE_TRAIN ? (ptrdiff_t)o->train.batch : 1;
     for (int i = 0; i < m->n_dims; i++)
@@ -64,7 +65,12 @@ static ptrdiff_t batch_size(const RtOptions *o)
     return (ptrdiff_t)(o->train.batch / o->train.accumulate);
 }
 
-static size_t sums_bytes(int n) { return (size_t)(n + 1) * sizeof(double); }
+void rt_run_set_batch(RtRun *run, ptrdiff_t n)
+{
+    for (int i = 0; i < run->model->n_dims; i++)
+        if (run->model->dims[i].batch)
+            run->dims[i] = n;
+}
 
 static RtStateTensor average_tensor(void *at)
 {
@@ -166,32 +172,36 @@ static double saving_bytes(const RtModel *m, const RtOptions *o, const RtData *d
     return bytes;
 }
 
-/* Bytes of the tables of an optimizer: they are made, and freed. */
+/* Bytes of an optimizer's tables in host memory: they are made, and freed. */
 static double table_bytes(const RtModel *m, const RtOptions *o)
 {
     const double before = rt_memory_held();
     int n;
     RtPiece *pieces = rt_optim_pieces(m, &n);
     RtTensors *tensors = rt_tensors_new(m, o->train.optimizer);
-    const double bytes = rt_memory_held() - before + (double)sums_bytes(n);
+    const double bytes = rt_memory_held() - before;
     rt_tensors_free(tensors);
     rt_free(pieces);
     return bytes;
 }
 
+/* In the place, as it is taken there. */
+static double placed(size_t bytes) { return (double)rt_place_size(bytes); }
+
 static void training_memory(const RtModel *m, const RtOptions *o, const RtData *data, RtMemory *at)
 {
-    const double flat = (double)m->n_elems * (double)rt_real_bytes(m);
+    const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
     RtStateTensor states[RT_MAX_STATES + 1];
     int n = rt_optim_states(&o->train, states);
-    at->gradients = flat;
+    at->gradients = placed(flat);
     for (int i = 0; i < n; i++)
-        at->state += (double)state_bytes(m, &states[i]);
+        at->state += placed(state_bytes(m, &states[i]));
     if (o->train.ema > 0) {
-        at->average = flat + (double)other_bytes(m);
+        at->average = placed(flat) + placed(other_bytes(m));
         states[n++] = average_tensor(NULL);
     }
     at->tables += table_bytes(m, o);
+    at->updates = (double)rt_optim_place_bytes(m, o);
     if (o->train.out && strcmp(o->train.out, "none") != 0)
         at->saving = saving_bytes(m, o, data, states, n);
 }
@@ -199,169 +209,98 @@ static void training_memory(const RtModel *m, const RtOptions *o, const RtData *
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use)
 {
     RtMemory at = { .held = rt_memory_held(), .tables = sizeof(RtRun) + sizeof(RtState) };
-    at.params = (double)rt_params_bytes(m);
-    at.copy = (double)rt_params_copy_bytes(m);
+    at.params = placed(rt_params_bytes(m));
+    at.copy = placed(rt_params_copy_bytes(m));
     if (use & RT_USE_TRAIN)
         training_memory(m, o, data, &at);
-    at.arena = (double)arena_bytes(m, o, use);
+    at.arena = placed(arena_bytes(m, o, use));
     const RtRooms rooms = room_sizes(m, o, data, use);
     at.rooms = rt_rooms_bytes(&rooms);
-    for (int i = 0; i < m->n_inputs; i++)
-        at.inputs += (double)row_count(m, o, use) * (double)input_row(m, o->dims, i)
-                     * (double)input_bytes(m, i);
+    const RtStepBytes step = rt_step_bytes(m, o, use);
+    at.inputs = step.place;
+    at.rows = step.host;
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
-        at.outputs += (double)output_bytes(m, o->dims, i);
-    at.needed = at.params + at.copy + at.gradients + at.state + at.average + at.arena + at.inputs
-                + at.outputs + at.rooms + at.tables + at.saving;
+        at.outputs += placed(output_bytes(m, o->dims, i));
+    at.place = at.params + at.copy + at.gradients + at.state + at.average + at.arena + at.inputs
+               + at.outputs + at.rooms + at.updates;
+    at.needed = at.rows + at.tables + at.saving + (rt_place_is_host() ? at.place : 0);
     at.total = at.needed + at.held > rt_memory_most() ? at.needed + at.held : rt_memory_most();
     return at;
 }
 
 /* ---- create and free ------------------------------------------------------------------------ */
 
+static void training_buffers(RtRun *run)
+{
+    const RtModel *m = run->model;
+    RtState *state = run->state;
+    const RtTrain *t = &state->opt->train;
+    const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
+    run->d_p = rt_place_alloc(flat, "the gradient");
+    state->n_states = rt_optim_states(t, state->states);
+    for (int i = 0; i < state->n_states; i++)
+        state->states[i].at = rt_place_alloc(state_bytes(m, &state->states[i]), "the optimizer");
+    if (t->ema > 0)
+        state->ema = rt_place_alloc(flat, "the average of the weights");
+    if (t->ema > 0 && m->n_halves > 0)
+        state->other = rt_place_alloc(other_bytes(m), "the average of the weights in 16 bits");
+    state->pieces = rt_optim_pieces(m, &state->n_pieces);
+    state->tensors = rt_tensors_new(m, t->optimizer);
+    rt_optim_open(run);
+}
+
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use)
 {
+    rt_place_open(rt_run_memory(m, o, data, use).place, m->name);
     RtRun *run = rt_alloc(sizeof *run, "a run");
     RtState *state = rt_alloc(sizeof *state, "a run");
-    const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
     run->model = m;
     run->state = state;
     state->opt = o;
     state->data = data;
     state->best_val = NAN;
     state->scale = m->compute == RT_F16 ? o->loss_scale : 0;
-    run->p = rt_alloc(rt_params_bytes(m), "the parameters");
+    run->p = rt_place_alloc(rt_params_bytes(m), "the parameters");
     run->p16 = rt_params_halves(m, run->p);
     if (rt_params_copy_bytes(m) > 0)
-        run->p16 = rt_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
-    if (use & RT_USE_TRAIN) {
-        run->d_p = rt_alloc(flat, "the gradient");
-        state->n_states = rt_optim_states(&o->train, state->states);
-        for (int i = 0; i < state->n_states; i++)
-            state->states[i].at = rt_alloc(state_bytes(m, &state->states[i]), "the optimizer");
-        if (o->train.ema > 0)
-            state->ema = rt_alloc(flat, "the average of the weights");
-        if (o->train.ema > 0 && m->n_halves > 0)
-            state->other = rt_alloc(other_bytes(m), "the average of the weights in 16 bits");
-        state->pieces = rt_optim_pieces(m, &state->n_pieces);
-        state->tensors = rt_tensors_new(m, o->train.optimizer);
-        state->piece_sums = rt_alloc(sums_bytes(state->n_pieces), "the sums of the norm");
-    }
-    run->arena = rt_alloc(arena_bytes(m, o, use), "the arena (activations)");
-    state->row_cap = row_count(m, o, use);
+        run->p16 = rt_place_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
+    if (use & RT_USE_TRAIN)
+        training_buffers(run);
+    run->arena = rt_place_alloc(arena_bytes(m, o, use), "the arena (activations)");
+    state->row_cap = rt_row_count(m, o, use);
     memcpy(run->dims, o->dims, sizeof run->dims);
-    for (int i = 0; i < m->n_inputs; i++) {
+    for (int i = 0; i < m->n_inputs; i++)
         state->row_elems[i] = input_row(m, o->dims, i);
-        state->rows[i] = rt_alloc(
-            (size_t)(state->row_cap * state->row_elems[i]) * input_bytes(m, i), m->inputs[i].name);
-        run->inputs[i] = state->rows[i];
-    }
+    rt_step_open(run);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
-        run->outputs[i] = rt_alloc(output_bytes(m, o->dims, i), m->outputs[i].name);
+        run->outputs[i] = rt_place_alloc(output_bytes(m, o->dims, i), m->outputs[i].name);
     run->micro_steps = (int)o->train.accumulate;
     const RtRooms rooms = room_sizes(m, o, data, use);
     rt_rooms_open(&rooms);
+    rt_place_close();
     return run;
 }
 
 void rt_run_free(RtRun *run)
 {
     RtState *state = run->state;
-    for (int i = 0; i < RT_MAX_DIMS; i++) {
-        rt_free(state->rows[i]);
-        rt_free(run->outputs[i]);
-    }
+    rt_step_close(run);
+    for (int i = 0; i < RT_MAX_DIMS; i++)
+        rt_place_free(run->outputs[i]);
+    rt_optim_close(run);
     rt_free(state->pieces);
-    rt_free(state->piece_sums);
     rt_tensors_free(state->tensors);
     for (int i = 0; i < state->n_states; i++)
-        rt_free(state->states[i].at);
-    rt_free(state->ema);
-    rt_free(state->other);
-    rt_free(run->arena);
-    rt_free(run->d_p);
+        rt_place_free(state->states[i].at);
+    rt_place_free(state->ema);
+    rt_place_free(state->other);
+    rt_place_free(run->arena);
+    rt_place_free(run->d_p);
     if (run->model->n_halves == 0)
-        rt_free(run->p16);
-    rt_free(run->p);
+        rt_place_free(run->p16);
+    rt_place_free(run->p);
     rt_free(state);
     rt_free(run);
-}
-
-/* ---- the step, as the emitted code calls it ------------------------------------------------- */
-
-static void set_batch(RtRun *run, ptrdiff_t n)
-{
-    for (int i = 0; i < run->model->n_dims; i++)
-        if (run->model->dims[i].batch)
-            run->dims[i] = n;
-}
-
-void rt_begin_step(RtRun *run, RtStep *s)
-{
-    RtState *state = run->state;
-    const RtTrain *t = &state->opt->train;
-    *s = (RtStep){ .key = { t->seed, (uint32_t)state->step },
-                   .finite = true,
-                   .factor = 1,
-                   .lr = rt_schedule_lr(t, state->applied),
-                   .applied = state->applied,
-                   .scale = state->scale > 0 ? state->scale : 1,
-                   .check = state->check };
-    memcpy(run->dims, state->opt->dims, sizeof run->dims);
-    run->micro_steps = (int)t->accumulate;
-    rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples, (ptrdiff_t)t->batch,
-                 state->rows);
-    if (s->check)
-        rt_check_begin(s->check);
-}
-
-void rt_begin_micro(RtRun *run, RtStep *s, int micro)
-{
-    const RtState *state = run->state;
-    const ptrdiff_t n = (ptrdiff_t)(state->opt->train.batch / run->micro_steps);
-    set_batch(run, n);
-    s->sample = (int64_t)micro * n;
-    for (int i = 0; i < run->model->n_inputs; i++)
-        run->inputs[i] = (const char *)state->rows[i]
-                         + (size_t)(micro * n * state->row_elems[i]) * input_bytes(run->model, i);
-    if (s->check)
-        rt_check_micro(s->check, micro);
-}
-
-void rt_seed_losses(RtRun *run, RtStep *s)
-{
-    const double scale = s->scale > 0 ? s->scale : 1;
-    bool empty = false;
-    for (int i = 0; i < run->model->n_slots; i++) {
-        s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] * scale : 0;
-        empty = empty || (run->model->slots[i].weight != 0 && !(s->count[i] > 0));
-    }
-    RtState *state = run->state;
-    if (empty && state->empty++ == 0)
-        rt_warn("step %lld: no element of the batch counts in the loss: it is 0, and so is its "
-                "gradient",
-                (long long)state->step + 1);
-}
-
-void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already */
-{
-    RT_UNUSED(run);
-    RT_UNUSED(s);
-}
-
-void rt_end_step(RtRun *run, RtStep *s)
-{
-    RtState *state = run->state;
-    if (s->finite && state->ema && !state->ema_moved)
-        rt_ema_follow(run, s);
-    state->ema_moved = false;
-    if (!s->finite && !rt_scale_skips(state)) /* the caller sees the same step, and stops */
-        return;
-    rt_scale_advance(state, s->finite);
-    state->step++;
-    state->applied += s->finite;
-    state->skipped += !s->finite;
-    state->samples += state->opt->train.batch;
 }
 
 /* ---- callers -------------------------------------------------------------------------------- */
@@ -406,9 +345,9 @@ static void forget_metrics(const RtModel *m, RtMeans *means)
     }
 }
 
-RtMeans rt_run_step(RtRun *run, RtStep *s)
+RtMeans rt_run_step(RtRun *run, RtStep *s, bool ahead)
 {
-    run->model->step(run, s);
+    rt_step_run(run, s, ahead);
     RtMeans means = rt_run_means(run->model, s);
     forget_metrics(run->model, &means);
     means.samples = (double)run->state->opt->train.batch;
@@ -439,7 +378,8 @@ static void evaluate_tails(RtRun *run, RtSplit split, RtStep *s)
         memcpy(run->dims, state->opt->dims, sizeof run->dims);
         if (!tail_dims(run->model, rt_data_tail(state->data, split, i), run->dims))
             continue;
-        rt_data_fill_tail(state->data, split, i, state->rows);
+        rt_data_fill_tail(state->data, split, i, rt_rows(run));
+        rt_rows_send(run, s, 1);
         run->model->evaluate(run, s);
         s->sample++;
     }
@@ -453,17 +393,18 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
     RtStep s = { .key = { state->opt->train.seed, UINT32_MAX }, .finite = true, .factor = 1 };
     const ptrdiff_t most = batch_size(state->opt);
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
-    for (int i = 0; i < run->model->n_inputs; i++)
-        run->inputs[i] = state->rows[i];
+    rt_step_start(run, &s);
     for (int64_t at = 0; at < n; at += most) {
         const ptrdiff_t rows = n - at < most ? (ptrdiff_t)(n - at) : most;
-        set_batch(run, rows);
-        rt_data_fill(state->data, split, state->opt->train.seed, at, rows, state->rows);
+        rt_run_set_batch(run, rows);
+        rt_data_fill(state->data, split, state->opt->train.seed, at, rows, rt_rows(run));
         s.sample = at;
+        rt_rows_send(run, &s, rows);
         run->model->evaluate(run, &s);
     }
     evaluate_tails(run, split, &s);
-    set_batch(run, most);
+    rt_step_wait(run, &s);
+    rt_run_set_batch(run, most);
     RtMeans means = rt_run_means(run->model, &s);
     means.samples = (double)s.sample;
     return means;
@@ -472,7 +413,13 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
 void rt_run_forward(RtRun *run)
 {
     RtStep s = { .key = { run->state->opt->train.seed, UINT32_MAX }, .finite = true, .factor = 1 };
+    ptrdiff_t n = 1;
+    for (int i = 0; i < run->model->n_dims; i++)
+        n = run->model->dims[i].batch ? run->dims[i] : n;
+    rt_step_start(run, &s);
+    rt_rows_send(run, &s, n);
     run->model->forward(run, &s);
+    rt_step_wait(run, &s);
 }
 
 /* ---- save and load -------------------------------------------------------------------------- */

@@ -546,6 +546,15 @@ static void clean_up(Train *t)
     rt_data_close(t->data);
 }
 
+/* Does something follow this update before the next one begins? */
+static bool is_boundary(const Train *t, int64_t step)
+{
+    const RtTrain *s = &t->o->train;
+    return step >= s->steps || rt_signal_pending()
+           || (s->eval_every > 0 && step % s->eval_every == 0)
+           || (s->save_every > 0 && step % s->save_every == 0);
+}
+
 static int train(const RtModel *m, RtOptions *o)
 {
     if (!m->step)
@@ -570,7 +579,7 @@ static int train(const RtModel *m, RtOptions *o)
         RtStep s;
         const RtState before = *state;
         const double start = rt_now();
-        means = rt_run_step(t.run, &s);
+        means = rt_run_step(t.run, &s, !is_boundary(&t, before.step + 1));
         if (!s.finite && state->step == before.step)
             stop_nonfinite(&t, &s, &means);
         if (!s.finite)
@@ -582,7 +591,7 @@ static int train(const RtModel *m, RtOptions *o)
             validate(&t);
         if (last || (o->train.save_every > 0 && state->step % o->train.save_every == 0))
             save(&t);
-        if (rt_signal_pending() && !last) {
+        if (rt_signal_pending() && !last && !rt_step_is_ahead(t.run)) {
             const int code = stop_by_signal(&t, rt_signal_pending());
             clean_up(&t);
             return code;

@@ -78,26 +78,3 @@ void rt_tensors_free(RtTensors *all)
     rt_free(all->at);
     rt_free(all);
 }
-
-double rt_tensor_sum(const RtTensors *all, const RtTensor *t, int sum)
-{
-    return rt_sum_tree(all->sums[sum] + t->first, t->n);
-}
-
-void rt_piece_updated(const RtRun *run, const RtStep *s, RtPiece q)
-{
-    const float *restrict p = run->p;
-    if (run->p16 && run->model->compute == RT_BF16) {
-        rt_bf16 *restrict copy = run->p16;
-#pragma omp simd
-        for (ptrdiff_t i = q.from; i < q.to; i++)
-            copy[i] = rt_to_bf16(p[i]);
-    } else if (run->p16) {
-        rt_f16 *restrict copy = run->p16;
-#pragma omp simd
-        for (ptrdiff_t i = q.from; i < q.to; i++)
-            copy[i] = rt_to_f16(p[i]);
-    }
-    if (run->state->ema)
-        rt_ema_piece(run, s, q);
-}

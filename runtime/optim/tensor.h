@@ -27,19 +27,17 @@ struct RtTensors { /* in the order of the table; those that stay as they are not
     double *sums[RT_TENSOR_SUMS]; /* one per piece each, for what an update adds up */
 };
 
-/* A sum of all pieces of a tensor, in a fixed tree. */
-double rt_tensor_sum(const RtTensors *all, const RtTensor *t, int sum);
-/* A piece of p has its new values: they go to the 16-bit copy and the average of the weights. */
-void rt_piece_updated(const RtRun *run, const RtStep *s, RtPiece q);
+/* ---- states.c -------------------------------------------------------------------------------- */
 
-/* What gradients are multiplied with: the clip's factor, without the loss scale. */
-static inline double rt_factor(const RtStep *s)
-{
-    return s->factor / (s->scale > 0 ? s->scale : 1);
-}
+enum { ADAFACTOR_ROWS, ADAFACTOR_COLUMNS, ADAFACTOR_WHOLE }; /* states */
+enum { MUON_MOMENTUM, MUON_SQUARES };
 
-/* The next loop over pieces, in parallel. */
-#define RT_EACH_PIECE(run)                                                                         \
-    RT_PRAGMA(omp parallel for schedule(static) if ((run)->model->n_elems > RT_PIECE))
+bool rt_muon_takes(const RtParam *q); /* else it is updated by AdamW */
+/* The products of a step for X[R,C]: A = X X' or X' X, A A, and that times X. It works in the arena
+   in x[R,C], y[R,C], A, A A, each of rt_muon_room elements. */
+RtMatmul rt_muon_square(ptrdiff_t R, ptrdiff_t C);
+RtMatmul rt_muon_power(ptrdiff_t R, ptrdiff_t C);
+RtMatmul rt_muon_apply(ptrdiff_t R, ptrdiff_t C);
+ptrdiff_t rt_muon_room(ptrdiff_t n); /* of a buffer of n: the next one is aligned too */
 
 #endif

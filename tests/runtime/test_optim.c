@@ -4,7 +4,7 @@
 #endif
 
 #include "cm.h"
-#include "run.h"
+#include "cpu/update.h"
 #include "updates.h"
 
 enum { GAP = 3, A = 70001, B = 5, N = A + GAP + B + 4 };

@@ -106,7 +106,7 @@ static void memory_is_what_is_allocated(void **unused)
     const RtMemory m = rt_run_memory(&model, &opt, data, RT_USE_TRAIN | RT_USE_EVAL);
     assert_true(m.params == 40 && m.gradients == 40 && m.state == 80 && m.arena == 2000);
     assert_true(m.inputs == 6 * 3 * 4 + 6 * 4 && m.rooms == 0 && m.saving > 0);
-    assert_true(m.needed == 40 + 40 + 80 + 2000 + 96 + m.tables + m.saving);
+    assert_true(m.needed == 40 + 40 + 80 + 2000 + 96 + m.tables + m.updates + m.saving);
     const double before = rt_memory_held();
     RtRun *other = rt_run_create(&model, &opt, data, RT_USE_TRAIN | RT_USE_EVAL);
     assert_true(m.held == before && rt_memory_held() - before == m.needed - m.saving);
@@ -123,7 +123,7 @@ static void copy_in_16_bits(void **unused)
         half.compute = k ? RT_F16 : RT_BF16;
         RtMemory m = rt_run_memory(&half, &opt, NULL, RT_USE_TRAIN | RT_USE_EVAL);
         assert_true(m.copy == 20
-                    && m.needed == 40 + 20 + 40 + 80 + 2000 + 96 + m.tables + m.saving);
+                    && m.needed == 40 + 20 + 40 + 80 + 2000 + 96 + m.tables + m.updates + m.saving);
         m = rt_run_memory(&half, &opt, NULL, RT_USE_EVAL);
         assert_true(m.copy == 20 && m.gradients == 0);
         RtRun *trained = rt_run_create(&half, &opt, data, RT_USE_TRAIN);
@@ -227,7 +227,7 @@ static void metrics_without_a_sum_have_no_value(void **unused)
     RtRun of = *run;
     of.model = &other;
     RtStep s;
-    RtMeans means = rt_run_step(&of, &s);
+    RtMeans means = rt_run_step(&of, &s, false);
     assert_true(means.loss == 3.5 && means.metric[1] == 1.5 && isnan(means.mean[1]));
     assert_true(isnan(means.metric[0]) && isnan(means.metric[2]) && isnan(means.metric[3]));
     RtLog log = { .fd = open("parts.jsonl", O_RDWR | O_CREAT | O_TRUNC, 0666),

@@ -1,21 +1,13 @@
 /* ema.c -- an average of the weights that forgets: the exponential moving average.
  *
  * In: parameters after an update that was applied. Out: e = e + (1 - d) (p - e), which is
- * d e + (1 - d) p, in the parameters' own type. It begins as a copy of the initial weights; so that
- * these are soon forgotten, d grows with the updates t applied before this one:
- *
- *     d = min(ema, (1 + t) / (10 + t))
+ * d e + (1 - d) p, in the parameters' own type, with d = min(ema, (1 + t) / (10 + t)) after t
+ * updates (rt_ema_decay).
  *
  * The one idea: each piece of the parameters is averaged right after it was updated, while it is in
  * the cache. An optimizer that does not go through pieces has a pass of its own behind it.
  */
-#include "run.h"
-
-double rt_ema_decay(double ema, int64_t t)
-{
-    const double young = (double)(1 + t) / (double)(10 + t);
-    return ema < young ? ema : young;
-}
+#include "cpu/update.h"
 
 void rt_ema_start(RtRun *run)
 {

@@ -1,4 +1,4 @@
-/* round.c -- updates of parameters that are kept in 16 bits alone.
+/* rounding.c -- updates of parameters that are kept in 16 bits alone.
  *
  * In: a piece of them, and the update of a piece in fp32. Out: the piece, updated and rounded at
  * random to one of the two neighbours that bf16 has, the nearer the likelier: a change that is
@@ -9,7 +9,7 @@
  * flat buffer); so the result depends neither on threads nor on how the buffer is cut, and a run
  * that is resumed goes on as it would have. Elements 8k..8k+7 share a block of the generator.
  */
-#include "run.h"
+#include "cpu/update.h"
 
 enum { PART = 4096, SHARED = 8 }; /* elements widened at a time; of a block of the generator */
 

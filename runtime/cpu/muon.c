@@ -14,9 +14,8 @@
  * work in the arena, which holds nothing at that time; it is made large enough for the largest
  * matrix. Of one with sides k <= l they take 20 k^2 l + 10 k^3 operations.
  */
-#include "optim/tensor.h"
+#include "cpu/update.h"
 
-enum { MOMENTUM, SQUARES }; /* states */
 enum { NS_STEPS = 5 };
 #define NS_A   3.4445
 #define NS_B   -4.7750
@@ -31,81 +30,14 @@ typedef struct {
     bool nesterov;
 } Muon;
 
-/* Elements of a buffer of n: the next one is aligned too. */
-static ptrdiff_t room(ptrdiff_t n) { return (n + RT_ALIGN - 1) / RT_ALIGN * RT_ALIGN; }
-
-/* The products of a step for X[R,C]: A = X X' or X' X, A A, and that times X. */
-static RtMatmul muon_square(ptrdiff_t R, ptrdiff_t C)
-{
-    const bool wide = R <= C;
-    const ptrdiff_t k = wide ? R : C;
-    return (RtMatmul){ .m = k, .n = k, .k = wide ? C : R, .ta = !wide, .tb = wide };
-}
-
-static RtMatmul muon_power(ptrdiff_t R, ptrdiff_t C)
-{
-    const ptrdiff_t k = R <= C ? R : C;
-    return (RtMatmul){ .m = k, .n = k, .k = k };
-}
-
-static RtMatmul muon_apply(ptrdiff_t R, ptrdiff_t C)
-{
-    return (RtMatmul){ .m = R, .n = C, .k = R <= C ? R : C };
-}
-
 #define REAL float
 #define N(x) x##_f32
-#include "optim/muon_real.h"
+#include "cpu/muon_real.h"
 #undef REAL
 #undef N
 #define REAL double
 #define N(x) x##_f64
-#include "optim/muon_real.h"
-
-/* ---- what is kept, what it works in ---------------------------------------------------------- */
-
-static bool is_matrix(const RtParam *q)
-{
-    return q->role == RT_WEIGHT && q->rank == 2 && !q->excepted;
-}
-
-static int squares_shape(const RtModel *m, const RtParam *q, ptrdiff_t shape[RT_MAX_RANK])
-{
-    RT_UNUSED(m);
-    memcpy(shape, q->shape, sizeof q->shape);
-    return is_matrix(q) || q->role == RT_STATE ? -1 : q->rank;
-}
-
-int rt_muon_states(RtStateTensor state[RT_MAX_STATES])
-{
-    state[MOMENTUM] = (RtStateTensor){ .name = "m" };
-    state[SQUARES] = (RtStateTensor){ .name = "v_adamw", .shape = squares_shape };
-    return 2;
-}
-
-size_t rt_optim_work_bytes(const RtModel *m, const RtTrain *t)
-{
-    ptrdiff_t most = 0;
-    for (int i = 0; t->optimizer == RT_MUON && i < m->n_params; i++) {
-        const RtParam *q = &m->params[i];
-        const ptrdiff_t R = q->shape[0], C = q->shape[1], k = R < C ? R : C;
-        const ptrdiff_t n = is_matrix(q) ? 2 * room(R * C) + 2 * room(k * k) : 0;
-        most = n > most ? n : most;
-    }
-    return (size_t)most * rt_real_bytes(m);
-}
-
-void rt_optim_rooms(const RtModel *m, const RtTrain *t, RtRooms *rooms)
-{
-    for (int i = 0; t->optimizer == RT_MUON && i < m->n_params; i++) {
-        const RtParam *q = &m->params[i];
-        const RtMatmul products[] = { muon_square(q->shape[0], q->shape[1]),
-                                      muon_power(q->shape[0], q->shape[1]),
-                                      muon_apply(q->shape[0], q->shape[1]) };
-        for (int k = 0; is_matrix(q) && k < 3; k++)
-            rt_room_matmul(rooms, m->real, m->real, products[k]);
-    }
-}
+#include "cpu/muon_real.h"
 
 /* ---- an update ------------------------------------------------------------------------------ */
 
@@ -120,7 +52,7 @@ static void update_tensor(Muon u, const RtStep *s, const RtTensor *t)
     const RtModel *m = u.run->model;
     const RtTrain *train = &u.run->state->opt->train;
     const RtParam *q = &m->params[t->param];
-    const bool matrix = is_matrix(q), wide = m->real == RT_F64;
+    const bool matrix = rt_muon_takes(q), wide = m->real == RT_F64;
     const double lr = s->lr * t->all.rate * (matrix ? 1 : rt_hyper(train, "adamw-factor"));
     u.keep = 1 - lr * rt_piece_decay(t->all, train);
     u.rate = matrix ? lr * size_factor(train, q)

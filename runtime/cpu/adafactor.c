@@ -13,66 +13,28 @@
  * The one idea: V is never stored; each element of it is computed again where it is used. The
  * gradient is read four times (rows, columns, rms(u), update) and p twice.
  */
-#include "optim/tensor.h"
+#include "cpu/update.h"
 
 #include <float.h>
-
-enum { ROWS, COLUMNS, WHOLE }; /* states */
 
 typedef struct { /* a tensor and the numbers of its update */
     const RtRun *run;
     const RtTensor *t;
     double factor, fresh, eps1; /* fresh: w */
     ptrdiff_t matrices, R, C;   /* a vector is one row; mean NULL */
-    ptrdiff_t rows, columns;    /* the first of its own in the states; of a vector in WHOLE */
-    double *mean;               /* of r, of each matrix */
+    ptrdiff_t rows,
+        columns;  /* the first of its own in the states; of a vector in ADAFACTOR_WHOLE */
+    double *mean; /* of r, of each matrix */
 } View;
 
 #define REAL float
 #define N(x) x##_f32
-#include "optim/adafactor_real.h"
+#include "cpu/adafactor_real.h"
 #undef REAL
 #undef N
 #define REAL double
 #define N(x) x##_f64
-#include "optim/adafactor_real.h"
-
-/* ---- what is kept --------------------------------------------------------------------------- */
-
-static int without(const RtParam *q, int axis, ptrdiff_t shape[RT_MAX_RANK])
-{
-    int rank = 0;
-    for (int i = 0; i < q->rank; i++)
-        if (i != axis)
-            shape[rank++] = q->shape[i];
-    return rank;
-}
-
-static int rows_shape(const RtModel *m, const RtParam *q, ptrdiff_t shape[RT_MAX_RANK])
-{
-    RT_UNUSED(m);
-    return q->rank < 2 || q->role == RT_STATE ? -1 : without(q, q->rank - 1, shape);
-}
-
-static int columns_shape(const RtModel *m, const RtParam *q, ptrdiff_t shape[RT_MAX_RANK])
-{
-    RT_UNUSED(m);
-    return q->rank < 2 || q->role == RT_STATE ? -1 : without(q, q->rank - 2, shape);
-}
-
-static int whole_shape(const RtModel *m, const RtParam *q, ptrdiff_t shape[RT_MAX_RANK])
-{
-    RT_UNUSED(m);
-    return q->rank >= 2 || q->role == RT_STATE ? -1 : without(q, -1, shape);
-}
-
-int rt_adafactor_states(RtStateTensor state[RT_MAX_STATES])
-{
-    state[ROWS] = (RtStateTensor){ .name = "r", .shape = rows_shape };
-    state[COLUMNS] = (RtStateTensor){ .name = "c", .shape = columns_shape };
-    state[WHOLE] = (RtStateTensor){ .name = "v", .shape = whole_shape };
-    return 3;
-}
+#include "cpu/adafactor_real.h"
 
 /* ---- an update ------------------------------------------------------------------------------ */
 
@@ -80,6 +42,7 @@ static View view(const RtRun *run, const RtStep *s, const RtTensor *t)
 {
     const RtModel *m = run->model;
     const RtTrain *train = &run->state->opt->train;
+    const RtStateTensor *states = run->state->states;
     const RtParam *q = &m->params[t->param];
     const ptrdiff_t n = t->all.to - t->all.from;
     View v = { .run = run, .t = t, .factor = rt_factor(s), .matrices = 1, .R = 1, .C = n };
@@ -88,14 +51,14 @@ static View view(const RtRun *run, const RtStep *s, const RtTensor *t)
     if (v.eps1 == 0)
         v.eps1 = m->real == RT_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
     if (q->rank < 2) {
-        v.columns = rt_state_at(m, whole_shape, t->param, t->repeat);
+        v.columns = rt_state_at(m, states[ADAFACTOR_WHOLE].shape, t->param, t->repeat);
         return v;
     }
     v.C = q->shape[q->rank - 1];
     v.R = q->shape[q->rank - 2];
     v.matrices = t->matrices;
-    v.rows = rt_state_at(m, rows_shape, t->param, t->repeat);
-    v.columns = rt_state_at(m, columns_shape, t->param, t->repeat);
+    v.rows = rt_state_at(m, states[ADAFACTOR_ROWS].shape, t->param, t->repeat);
+    v.columns = rt_state_at(m, states[ADAFACTOR_COLUMNS].shape, t->param, t->repeat);
     v.mean = run->state->tensors->means + t->matrix;
     return v;
 }

@@ -11,7 +11,7 @@
  * The one idea: norms first. One pass writes the moments and sums the squares, a second computes u
  * again from them and moves p: one pass over p, m and v more than AdamW, and no buffer for u.
  */
-#include "optim/tensor.h"
+#include "cpu/update.h"
 
 typedef struct {
     double factor, decay, beta1, beta2, eps;

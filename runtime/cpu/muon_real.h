@@ -4,7 +4,7 @@
 static double N(momentum)(const Muon *u, RtPiece q, REAL *restrict x, ptrdiff_t first)
 {
     const REAL *restrict d = u->run->d_p;
-    REAL *restrict m = u->run->state->states[MOMENTUM].at;
+    REAL *restrict m = u->run->state->states[MUON_MOMENTUM].at;
     const REAL factor = (REAL)u->factor, keep = (REAL)u->momentum, more = (REAL)(1 - u->momentum);
     const REAL ahead = u->nesterov ? keep : 1;
     double sum = 0;
@@ -45,10 +45,10 @@ static REAL *N(orthogonal)(ptrdiff_t R, ptrdiff_t C, REAL *x, REAL *y, REAL *a, 
     const bool wide = R <= C;
     const ptrdiff_t k = wide ? R : C;
     for (int step = 0; step < NS_STEPS; step++) {
-        N(rt_matmul)(a, x, x, muon_square(R, C));
-        N(rt_matmul)(g, a, a, muon_power(R, C));
+        N(rt_matmul)(a, x, x, rt_muon_square(R, C));
+        N(rt_matmul)(g, a, a, rt_muon_power(R, C));
         N(polynomial)(g, a, k);
-        N(rt_matmul)(y, wide ? g : x, wide ? x : g, muon_apply(R, C));
+        N(rt_matmul)(y, wide ? g : x, wide ? x : g, rt_muon_apply(R, C));
         REAL *swap = x;
         x = y;
         y = swap;
@@ -68,7 +68,7 @@ static void N(move)(const Muon *u, RtPiece q, const REAL *restrict x, ptrdiff_t 
 /* AdamW of a piece; v of its tensor, whose first element is `first`. */
 static void N(adamw)(const Muon *u, RtPiece q, REAL *restrict v, ptrdiff_t first)
 {
-    REAL *restrict p = u->run->p, *restrict m = u->run->state->states[MOMENTUM].at;
+    REAL *restrict p = u->run->p, *restrict m = u->run->state->states[MUON_MOMENTUM].at;
     const REAL *restrict d = u->run->d_p;
     const REAL factor = (REAL)u->factor, beta1 = (REAL)u->beta1, beta2 = (REAL)u->beta2;
     const REAL more1 = (REAL)(1 - u->beta1), more2 = (REAL)(1 - u->beta2), eps = (REAL)u->eps;
@@ -86,7 +86,8 @@ static void N(adamw)(const Muon *u, RtPiece q, REAL *restrict v, ptrdiff_t first
 static void N(update_matrix)(Muon *u, const RtStep *s, const RtTensor *t, const RtParam *q)
 {
     const ptrdiff_t R = q->shape[0], C = q->shape[1], first = t->all.from, k = R < C ? R : C;
-    REAL *const x = u->run->arena, *const y = x + room(R * C), *const a = y + room(R * C);
+    REAL *const x = u->run->arena, *const y = x + rt_muon_room(R * C),
+                *const a = y + rt_muon_room(R * C);
     RtTensors *all = u->run->state->tensors;
     const int from = t->first, end = from + t->n;
 #pragma omp parallel for schedule(static) if (t->n > 1)
@@ -96,7 +97,7 @@ static void N(update_matrix)(Muon *u, const RtStep *s, const RtTensor *t, const 
 #pragma omp parallel for schedule(static) if (t->n > 1)
     for (int i = from; i < end; i++)
         N(scale)(x, all->pieces[i].from - first, all->pieces[i].to - first, by);
-    const REAL *const to = N(orthogonal)(R, C, x, y, a, a + room(k * k));
+    const REAL *const to = N(orthogonal)(R, C, x, y, a, a + rt_muon_room(k * k));
 #pragma omp parallel for schedule(static) if (t->n > 1)
     for (int i = from; i < end; i++) {
         N(move)(u, all->pieces[i], to, first);
@@ -107,7 +108,7 @@ static void N(update_matrix)(Muon *u, const RtStep *s, const RtTensor *t, const 
 static void N(update_rest)(Muon *u, const RtStep *s, const RtTensor *t)
 {
     const RtState *state = u->run->state;
-    const RtStateTensor *v = &state->states[SQUARES];
+    const RtStateTensor *v = &state->states[MUON_SQUARES];
     REAL *own = (REAL *)v->at + rt_state_at(u->run->model, v->shape, t->param, t->repeat);
 #pragma omp parallel for schedule(static) if (t->n > 1)
     for (int i = t->first; i < t->first + t->n; i++) {

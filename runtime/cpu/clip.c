@@ -4,7 +4,7 @@
  * clip_value times that scale, in place, and their norm, which clipping by norm goes on from. The
  * one idea: whether all are finite is decided before, since a limit would hide what is infinite.
  */
-#include "run.h"
+#include "cpu/update.h"
 
 #define CLIP(real, sfx)                                                                            \
     /* Limits a piece; the sum of its squares. */                                                  \

@@ -4,7 +4,7 @@
 static void N(row_means)(const View *v, ptrdiff_t from, ptrdiff_t to)
 {
     const REAL *restrict d = v->run->d_p;
-    REAL *restrict r = v->run->state->states[ROWS].at;
+    REAL *restrict r = v->run->state->states[ADAFACTOR_ROWS].at;
     const REAL factor = (REAL)v->factor;
     for (ptrdiff_t k = from; k < to; k++) {
         const REAL *restrict row = d + v->t->all.from + k * v->C;
@@ -21,7 +21,8 @@ static void N(row_means)(const View *v, ptrdiff_t from, ptrdiff_t to)
 static void N(column_means)(const View *v, ptrdiff_t matrix, ptrdiff_t from, ptrdiff_t to)
 {
     const REAL *restrict d = (const REAL *)v->run->d_p + v->t->all.from + matrix * v->R * v->C;
-    REAL *restrict c = (REAL *)v->run->state->states[COLUMNS].at + v->columns + matrix * v->C;
+    REAL *restrict c = (REAL *)v->run->state->states[ADAFACTOR_COLUMNS].at + v->columns
+                       + matrix * v->C;
     const REAL factor = (REAL)v->factor;
     double sum[RT_COLUMNS] = { 0 };
     for (ptrdiff_t i = 0; i < v->R; i++)
@@ -35,7 +36,8 @@ static void N(column_means)(const View *v, ptrdiff_t matrix, ptrdiff_t from, ptr
 
 static void N(matrix_mean)(const View *v, ptrdiff_t matrix)
 {
-    const REAL *r = (const REAL *)v->run->state->states[ROWS].at + v->rows + matrix * v->R;
+    const REAL *r = (const REAL *)v->run->state->states[ADAFACTOR_ROWS].at + v->rows
+                    + matrix * v->R;
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (ptrdiff_t i = 0; i < v->R; i++)
@@ -54,7 +56,7 @@ static double N(own_squares)(const View *v, RtPiece q)
         sum += (double)p[i] * (double)p[i];
     if (v->mean)
         return sum;
-    REAL *restrict square = (REAL *)v->run->state->states[WHOLE].at + v->columns;
+    REAL *restrict square = (REAL *)v->run->state->states[ADAFACTOR_WHOLE].at + v->columns;
     const ptrdiff_t first = v->t->all.from;
 #pragma omp simd
     for (ptrdiff_t i = q.from; i < q.to; i++) {
@@ -70,7 +72,7 @@ static double N(visit)(const View *v, RtPiece q, bool move, double keep_p, doubl
 {
     REAL *restrict p = v->run->p;
     const REAL *restrict d = v->run->d_p;
-    const REAL *r = v->run->state->states[ROWS].at;
+    const REAL *r = v->run->state->states[ADAFACTOR_ROWS].at;
     const REAL factor = (REAL)v->factor, least = (REAL)(v->eps1 * v->eps1);
     const REAL keep = (REAL)keep_p, rate = (REAL)rate_u;
     double sum = 0;
@@ -81,8 +83,9 @@ static double N(visit)(const View *v, RtPiece q, bool move, double keep_p, doubl
         REAL scale = 1;
         if (v->mean)
             scale = (REAL)((double)r[v->rows + row] / fmax(v->mean[matrix], v->eps1));
-        const REAL *restrict c = (const REAL *)v->run->state->states[v->mean ? COLUMNS : WHOLE].at
-                                 + v->columns + matrix * v->C;
+        const REAL *restrict c =
+            (const REAL *)v->run->state->states[v->mean ? ADAFACTOR_COLUMNS : ADAFACTOR_WHOLE].at
+            + v->columns + matrix * v->C;
         if (move) {
 #pragma omp simd
             for (ptrdiff_t k = i; k < end; k++) {

@@ -1,0 +1,47 @@
+/* device.h -- what the files of cuda/ know of each other: the one GPU of the process.
+ *
+ * Opened by the first call of rt_device; what is wrong with driver, GPU or libraries ends the
+ * program there, with exit code 1. All work is queued on the streams of the device: compute, on
+ * which everything of a step goes in order; copy, on which samples come from the host; comm.
+ */
+#ifndef GRADCC_DEVICE_H
+#define GRADCC_DEVICE_H
+
+#include "run.h"
+
+#include "rt_cuda.h"
+
+enum { RT_DEVICE_ALIGN = 256 }; /* of buffers in its memory */
+
+struct RtDevice {
+    int number;                   /* cuda:N */
+    char name[256];               /* "NVIDIA H200" */
+    int major, minor;             /* compute capability */
+    int processors;               /* streaming multiprocessors */
+    size_t bytes;                 /* of its memory */
+    size_t shared;                /* bytes of shared memory that a block may ask for */
+    int driver, runtime;          /* versions, 12040 = 12.4 */
+    RtStream compute, copy, comm; /* where the work goes */
+    void *work;                   /* what products, attention and scatter work in, one at a time */
+    size_t work_bytes;
+    bool sync; /* RT_CUDA_SYNC=1: wait behind each launch */
+    bool tf32; /* --tf32 */
+};
+
+void rt_device_choose(int number, bool tf32); /* before the first call of rt_device */
+RtDevice *rt_device(void);
+/* Work space for what is queued on the stream next: until the call after it. Planned by .rooms, so
+   more than that is a mistake of the program, and ends it. */
+void *rt_device_work(RtStream *stream, size_t bytes);
+
+/* Every call of the CUDA runtime: one that fails ends the program with a message that names the
+   line of the model (of the stream, which may be NULL), the call, the error and a hint. */
+#define RT_CUDA_CALL(stream, call) rt_cuda_check(stream, #call, call)
+void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error);
+/* Waits for all work on the stream; its failures are told as those of the last launch. */
+void rt_stream_wait(RtStream *stream);
+
+/* Products that a run has planned: matmul.cu. */
+void rt_matmul_plan(RtDevice *device); /* what rt_room_matmul noted; its workspace is there */
+
+#endif
