@@ -41,7 +41,4 @@ void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error);
 /* Waits for all work on the stream; its failures are told as those of the last launch. */
 void rt_stream_wait(RtStream *stream);
 
-/* Products that a run has planned: matmul.cu. */
-void rt_matmul_plan(RtDevice *device); /* what rt_room_matmul noted; its workspace is there */
-
 #endif
