@@ -493,7 +493,8 @@ void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *
    all calls, by kind of room. */
 struct RtRooms {
     size_t own[2], team[2]; /* of the thread that calls; of every thread */
-    size_t device;          /* of a GPU; what is planned there is noted, too */
+    size_t device;          /* of a GPU, and how many products were noted to be planned there: */
+    int noted;              /* at 0 a new list begins */
 };
 /* in, out: types of the operands and of c; .add: c may be added to; .bias: not NULL if there is
    one; steps do not matter. */

@@ -1,0 +1,93 @@
+/* cublaslt.cu -- loads cuBLASLt; the only file that knows where it lies.
+ *
+ * In: the loader's own places, CUDA_HOME, the toolkit's usual folder, or RT_CUBLASLT=FILE instead.
+ * Out: its functions. The one idea: a program that is linked with a library which is not there
+ * never reaches main, and the loader's message has no hint; loaded here, a missing or old library
+ * is told like every other fault of the start.
+ */
+#include <dlfcn.h>
+
+#include "cuda/cublaslt.h"
+#include "cuda/matmul.h"
+
+/* 12 has the types, epilogues and preferences used here; the header's own generation is asked for,
+   since the layout of its structs is compiled in. */
+#define TEXT_OF(x)    #x
+#define TEXT(x)       TEXT_OF(x)
+#define LT_NAME       "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+#define LT_OLDEST     ((size_t)CUBLAS_VER_MAJOR * 10000)
+#define LT_FOLDER     "/usr/local/cuda/lib64"
+#define LT_PACKAGES   "CUDA toolkit " TEXT(CUBLAS_VER_MAJOR)
+#define LT_VERSION(v) (int)((v) / 10000), (int)((v) / 100 % 100), (int)((v) % 100)
+
+static RtLt table;
+static bool loaded;
+
+static void *open_in(const char *folder)
+{
+    char *path = rt_printf("%s/%s", folder, LT_NAME);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    rt_free(path);
+    return library;
+}
+
+static void *open_anywhere(void)
+{
+    const char *home = getenv("CUDA_HOME");
+    void *library = dlopen(LT_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (!library && home && *home) {
+        char *folder = rt_printf("%s/lib64", home);
+        library = open_in(folder);
+        rt_free(folder);
+    }
+    return library ? library : open_in(LT_FOLDER);
+}
+
+static void load(const char *file)
+{
+    void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : open_anywhere();
+    if (!library)
+        rt_fail(RT_EXIT_FAIL,
+                "cuBLASLt, which computes products, is missing: %s; hint: install " LT_PACKAGES
+                ", or let LD_LIBRARY_PATH or CUDA_HOME say where " LT_NAME " is",
+                dlerror());
+#define X(name)                                                                                    \
+    table.name = (decltype(table.name))dlsym(library, "cublasLt" #name);                           \
+    if (!table.name)                                                                               \
+        rt_fail(RT_EXIT_FAIL,                                                                      \
+                "cuBLASLt is too old: it has no cublasLt" #name "; hint: install " LT_PACKAGES);
+    RT_LT_FUNCTIONS(X)
+#undef X
+}
+
+const RtLt *rt_lt(void)
+{
+    const char *file = getenv("RT_CUBLASLT");
+    if (loaded)
+        return &table;
+#if defined(RT_SIMULATOR) /* it is part of the program, unless a test wants another one */
+    if (!file) {
+#define X(name) table.name = cublasLt##name;
+        RT_LT_FUNCTIONS(X)
+#undef X
+    } else
+#endif
+        load(file && *file ? file : NULL);
+    const size_t version = table.GetVersion();
+    if (version < LT_OLDEST)
+        rt_fail(RT_EXIT_FAIL,
+                "cuBLASLt is too old: version %d.%d.%d, wanted %d.0.0; hint: install " LT_PACKAGES,
+                LT_VERSION(version), CUBLAS_VER_MAJOR);
+    loaded = true;
+    return &table;
+}
+
+const char *rt_lt_version(void)
+{
+    static char text[32];
+    const size_t version = rt_lt()->GetVersion();
+    snprintf(text, sizeof text, "%d.%d.%d", LT_VERSION(version));
+    return text;
+}
+
+void rt_products_probe(void) { (void)rt_lt(); }

@@ -1,0 +1,137 @@
+/* matmul.h -- what the files of products on a device know of each other, and the runtime of them.
+ *
+ * A product is planned once per shape (matmul_plan.cu): which algorithm of cuBLASLt computes it,
+ * with descriptors that are kept. The choices are text, for the file on disk that the next start
+ * reads and for the checkpoint (matmul_text.cu). All state is this process's one.
+ */
+#ifndef GRADCC_MATMUL_H
+#define GRADCC_MATMUL_H
+
+#include "cuda/cublaslt.h"
+extern "C" {
+#include "run.h"
+}
+
+/* ---- for the runtime ------------------------------------------------------------------------- */
+
+/* The library is there and new enough; else the program ends with a message. */
+void rt_products_probe(void);
+
+typedef struct {
+    RtStream *stream; /* plans are timed on it */
+    void *room;       /* RtRooms.device bytes, aligned to RT_PRODUCT_ALIGN */
+    size_t room_bytes;
+    void *scratch; /* of the device, unused until the first step: overwritten here, then 0 */
+    size_t scratch_bytes;
+    bool tf32;          /* fp32 operands are rounded to TF32 */
+    const char *stored; /* what rt_products_text gave to a checkpoint, or NULL */
+} RtProductsSetup;
+
+/* Plans for all that rt_room_matmul noted: as stored, or as kept on disk, or by a measurement. */
+void rt_products_open(const RtProductsSetup *setup);
+void rt_products_close(void);
+const char *rt_products_text(void); /* the choices of this run, lines; until the next call */
+const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache, 0.4 s" */
+
+/* ---- matmul.cu: what a product is, to a library ---------------------------------------------- */
+
+enum { RT_PRODUCT_ALIGN = 256 };
+
+/* All that a plan depends on, defaults filled in. Compared as bytes. */
+typedef struct {
+    int64_t m, n, k, lda, ldb, ldc;
+    int64_t batch, step_a, step_b, step_c; /* elements */
+    int32_t in, out;                       /* RtType */
+    int32_t ta, tb, tf32, bias;
+    int32_t align_a, align_b, align_c, align_bias; /* of addresses: bytes, at most 16 */
+} RtProduct;
+
+/* Sizes and steps filled in, batches that lie evenly as one, the last; false: c is empty. */
+bool rt_product_complete(RtMatmul *p);
+/* Of the last axis of batches. c NULL: addresses as they usually are. */
+RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in, RtType out,
+                         const RtMatmul *p);
+enum { RT_PRODUCT_TEXT = 256 };
+/* "bf16 -> fp32, a[768,65536]' @ b[65536,50257]" */
+const char *rt_product_name(const RtProduct *q, char text[RT_PRODUCT_TEXT]);
+size_t rt_type_bytes(RtType type);
+
+/* ---- matmul_plan.cu: which algorithm computes it --------------------------------------------- */
+
+typedef struct {
+    RtProduct key;
+    cublasLtMatmulDesc_t op; /* NULL: the library has no algorithm for it */
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+    bool rows;        /* the bias is in c before the product is added */
+    const void *bias; /* that op has now */
+    float seconds;    /* 0: not timed */
+} RtPlan;
+
+/* Never NULL: planned without a measurement where it was not planned at start. */
+RtPlan *rt_plan_find(const RtProduct *key, const RtStream *stream);
+/* c = a @ b (+ c) (+ bias). The workspace is that of rt_products_open. */
+void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void *bias, bool add,
+                 RtStream *stream);
+/* The call alone: by this algorithm. */
+cublasStatus_t rt_plan_call(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo, void *c,
+                            const void *a, const void *b, bool add, RtStream *stream);
+bool rt_plan_set_bias(RtPlan *plan, const void *bias);
+bool rt_product_is_tf32(void);
+
+/* ---- matmul_time.cu: the fastest of some algorithms ------------------------------------------ */
+
+enum { RT_ALGORITHMS = 16 }; /* that are looked at */
+/* The fastest of n on the scratch memory of the setup, within about so many seconds; plan->seconds
+   is that of one product. -1: its operands do not fit there, or no algorithm runs. */
+int rt_plan_fastest(RtPlan *plan, const cublasLtMatmulHeuristicResult_t *found, int n,
+                    const RtProductsSetup *setup, double budget);
+/* Once by its own algorithm; false: that does not run here. */
+bool rt_plan_rehearse(RtPlan *plan, const RtProductsSetup *setup);
+
+/* ---- matmul_text.cu: choices as text, on disk ------------------------------------------------ */
+
+typedef struct {
+    RtProduct key;
+    cublasLtMatmulAlgo_t algo;
+    bool rows; /* as in RtPlan, like the next */
+    float seconds;
+} RtChoice;
+typedef struct {
+    RtChoice *at;
+    int n, cap;
+} RtChoices;
+
+void rt_choices_add(RtChoices *to, const RtChoice *choice); /* in place of an older one */
+const RtChoice *rt_choices_find(const RtChoices *all, const RtProduct *key);
+void rt_choices_free(RtChoices *all);
+/* Text of choices, allocated. machine: a line that says where they hold. */
+char *rt_choices_text(const RtChoices *all, const char *machine);
+/* NULL, or why the text says nothing here; to is as it was then. */
+const char *rt_choices_parse(RtChoices *to, const char *text, const char *machine);
+/* The file of this machine, allocated; NULL: none is kept. */
+char *rt_choices_path(const char *machine);
+void rt_choices_load(RtChoices *to, const char *path, const char *machine);
+/* With those that the file has by now. */
+void rt_choices_save(const RtChoices *all, const char *path, const char *machine);
+
+/* ---- matmul_plain.cu: own kernels ------------------------------------------------------------ */
+
+/* Every row of c = bias, or 0 where it is NULL (fp32; of real type for c of fp64). */
+void rt_product_rows(void *c, const void *bias, const RtProduct *q, RtStream *stream);
+/* n elements of fp32 rounded to 16 bits. */
+void rt_product_round(void *to, const float *from, RtType type, ptrdiff_t n, RtStream *stream);
+/* The product without a library. */
+void rt_product_plain(void *c, const void *a, const void *b, const void *bias, bool add,
+                      const RtProduct *q, RtStream *stream);
+/* Numbers that are finite in every type: what is timed. */
+void rt_product_fill(void *at, size_t bytes, RtStream *stream);
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* A call that failed ends the program. */
+void rt_product_cuda(cudaError_t error, const char *call, const RtStream *stream);
+void rt_product_lt(cublasStatus_t status, const char *call, const RtProduct *q,
+                   const RtStream *stream);
+
+#endif

@@ -1,0 +1,514 @@
+/* matmul_plan.cu -- plans of products: descriptors and an algorithm of cuBLASLt for each shape.
+ *
+ * In: the shapes that a model's .rooms names, before the first step, with what a checkpoint or the
+ * file on disk says of them. Out: a plan for each, found by its shape in a step. The one idea: an
+ * algorithm is chosen once, by a measurement where none was chosen before, and the choice is kept
+ * with the run: the same algorithm gives the same bits.
+ *
+ * Sums that are split are added in fp32 (fp64), in an order that the shape fixes: schemes that add
+ * in the result's type or in place are not asked for.
+ */
+#include "cuda/matmul.h"
+
+enum {
+    PLANS = 512,          /* of a process; the oldest makes room */
+    SLOTS = 4 * PLANS,    /* of the table that finds them */
+    NOTED = 256,          /* shapes that are planned at start */
+    WORK_MOST = 32 << 20, /* bytes of workspace; what the library's kernels for Hopper want */
+    WORK_LEAST = 1 << 20,
+};
+
+#define TUNE_SECONDS 2.0 /* for all measurements of a start */
+
+static struct {
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t preference;
+    RtProductsSetup setup;
+    char *machine, *path; /* where choices hold; the file, or NULL */
+    char *bias;           /* room of a bias that is rounded */
+    char *work;
+    size_t bias_bytes, work_bytes;
+    RtPlan plans[PLANS];
+    int n_plans, oldest;
+    int slots[SLOTS]; /* plan and 1; 0: free */
+    RtChoices stored, kept;
+    int n_shapes, n_stored, n_kept, n_timed; /* of those planned at start */
+    char line[160], *text;
+} at;
+
+static struct { /* by rt_room_matmul, for rt_products_open */
+    RtProduct shapes[NOTED];
+    int n;
+    size_t bias, work;
+} noted;
+
+bool rt_product_is_tf32(void) { return at.setup.tf32; }
+
+/* ---- what they work in ----------------------------------------------------------------------- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + RT_PRODUCT_ALIGN - 1) / RT_PRODUCT_ALIGN * RT_PRODUCT_ALIGN;
+}
+
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Of a product: sums of 16 parts of a small result, kept apart. */
+static size_t work_bytes(const RtProduct *q)
+{
+    const double parts = 16.0 * (double)q->batch * (double)q->m * (double)q->n
+                         * (double)most(rt_type_bytes((RtType)q->out), 4);
+    return aligned(parts > (double)WORK_MOST ? (size_t)WORK_MOST : most((size_t)parts, WORK_LEAST));
+}
+
+static size_t bias_bytes(const RtProduct *q)
+{
+    const size_t size = rt_type_bytes((RtType)q->out);
+    return q->bias && size == 2 ? aligned((size_t)q->n * size) : 0;
+}
+
+static bool is_noted(const RtProduct *q)
+{
+    for (int i = 0; i < noted.n; i++)
+        if (memcmp(&noted.shapes[i], q, sizeof *q) == 0)
+            return true;
+    return false;
+}
+
+void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p)
+{
+    if (rooms->noted == 0)
+        memset(&noted, 0, sizeof noted);
+    rooms->noted++;
+    if (!rt_product_complete(&p) || p.k == 0)
+        return;
+    const RtProduct q = rt_product_key(NULL, NULL, NULL, in, out, &p);
+    noted.bias = most(noted.bias, bias_bytes(&q));
+    noted.work = most(noted.work, work_bytes(&q));
+    rooms->device = most(rooms->device, noted.bias + noted.work);
+    if (noted.n < NOTED && !is_noted(&q))
+        noted.shapes[noted.n++] = q;
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+static cudaDataType_t data_type(int32_t type)
+{
+    return type == RT_F64    ? CUDA_R_64F
+           : type == RT_F32  ? CUDA_R_32F
+           : type == RT_BF16 ? CUDA_R_16BF
+                             : CUDA_R_16F;
+}
+
+static bool describe_op(RtPlan *plan)
+{
+    const RtLt *lt = rt_lt();
+    const RtProduct *q = &plan->key;
+    const bool wide = q->in == RT_F64;
+    const cublasComputeType_t compute = wide      ? CUBLAS_COMPUTE_64F
+                                        : q->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                  : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t first = q->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = q->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const int32_t type = data_type(q->out);
+    if (lt->MatmulDescCreate(&plan->op, compute, wide ? CUDA_R_64F : CUDA_R_32F))
+        return false;
+    bool good = !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                            sizeof first)
+                && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                               sizeof second);
+    if (q->bias && !plan->rows)
+        good = good
+               && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                              sizeof epilogue)
+               && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type,
+                                              sizeof type);
+    return good;
+}
+
+static bool describe_matrix(cublasLtMatrixLayout_t *to, int32_t type, int64_t rows, int64_t columns,
+                            int64_t row_step, int64_t batch, int64_t step)
+{
+    const RtLt *lt = rt_lt();
+    const int32_t count = (int32_t)batch;
+    if (row_step < columns || rows > INT32_MAX || columns > INT32_MAX || batch > INT32_MAX)
+        return false;
+    /* columns of theirs are rows of ours */
+    if (lt->MatrixLayoutCreate(to, data_type(type), (uint64_t)columns, (uint64_t)rows, row_step))
+        return false;
+    return batch == 1
+           || (!lt->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                             sizeof count)
+               && !lt->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &step, sizeof step));
+}
+
+static void plan_free(RtPlan *plan)
+{
+    const RtLt *lt = rt_lt();
+    cublasLtMatrixLayout_t *const layouts[] = { &plan->a, &plan->b, &plan->c };
+    if (plan->op)
+        (void)lt->MatmulDescDestroy(plan->op);
+    plan->op = NULL;
+    plan->bias = NULL;
+    for (int i = 0; i < 3; i++) {
+        if (*layouts[i])
+            (void)lt->MatrixLayoutDestroy(*layouts[i]);
+        *layouts[i] = NULL;
+    }
+}
+
+/* false: the library has no such product. rows: without the bias. */
+static bool plan_describe(RtPlan *plan, bool rows)
+{
+    const RtProduct *q = &plan->key;
+    plan_free(plan);
+    plan->rows = rows && q->bias;
+    const bool good = describe_op(plan)
+                      && describe_matrix(&plan->a, q->in, q->ta ? q->k : q->m, q->ta ? q->m : q->k,
+                                         q->lda, q->batch, q->step_a)
+                      && describe_matrix(&plan->b, q->in, q->tb ? q->n : q->k, q->tb ? q->k : q->n,
+                                         q->ldb, q->batch, q->step_b)
+                      && describe_matrix(&plan->c, q->out, q->m, q->n, q->ldc, q->batch, q->step_c)
+                      && (!q->bias || rows
+                          || rt_plan_set_bias(plan, (void *)(uintptr_t)q->align_bias));
+    if (!good)
+        plan_free(plan);
+    return good;
+}
+
+bool rt_plan_set_bias(RtPlan *plan, const void *bias)
+{
+    if (plan->bias != bias
+        && rt_lt()->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                           sizeof bias))
+        return false;
+    plan->bias = bias;
+    return true;
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+static void prefer(cublasLtMatmulPreferenceAttributes_t what, const void *value, size_t bytes)
+{
+    rt_product_lt(rt_lt()->MatmulPreferenceSetAttribute(at.preference, what, value, bytes),
+                  "cublasLtMatmulPreferenceSetAttribute", NULL, NULL);
+}
+
+/* The library's algorithms for a plan as it is described, its own first choice first; how many. */
+static int algorithms(const RtPlan *plan, cublasLtMatmulHeuristicResult_t *found, int cap)
+{
+    const uint32_t a = (uint32_t)plan->key.align_a, b = (uint32_t)plan->key.align_b,
+                   c = (uint32_t)plan->key.align_c;
+    int n = 0, good = 0;
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &b, sizeof b);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a, sizeof a);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
+    if (rt_lt()->MatmulAlgoGetHeuristic(at.handle, plan->op, plan->b, plan->a, plan->c, plan->c,
+                                        at.preference, cap, found, &n))
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= at.work_bytes)
+            found[good++] = found[i];
+    return good;
+}
+
+/* Takes the choice of an earlier start, if it holds here. */
+static bool plan_adopt(RtPlan *plan, const RtChoices *from)
+{
+    const RtChoice *choice = rt_choices_find(from, &plan->key);
+    cublasLtMatmulHeuristicResult_t result;
+    if (!choice || (!choice->rows && bias_bytes(&plan->key) > at.bias_bytes)
+        || !plan_describe(plan, choice->rows))
+        return false;
+    if (rt_lt()->MatmulAlgoCheck(at.handle, plan->op, plan->b, plan->a, plan->c, plan->c,
+                                 &choice->algo, &result)
+        || result.workspaceSize > at.work_bytes) {
+        plan_free(plan);
+        return false;
+    }
+    plan->algo = choice->algo;
+    plan->seconds = choice->seconds;
+    return true;
+}
+
+/* Among the library's algorithms: the first, or by measurement; the bias in the product if it can.
+   budget: seconds for it, 0 = none. true: measured. */
+static bool plan_choose(RtPlan *plan, double budget, const RtStream *stream)
+{
+    cublasLtMatmulHeuristicResult_t found[RT_ALGORITHMS];
+    const int cap = budget > 0 ? RT_ALGORITHMS : 1;
+    int n = 0, best = -1;
+    const bool fused = plan->key.bias && bias_bytes(&plan->key) <= at.bias_bytes;
+    for (int rows = fused ? 0 : 1; rows < 2 && n == 0; rows++)
+        n = plan_describe(plan, rows) ? algorithms(plan, found, cap) : 0;
+    if (n == 0) {
+        char name[RT_PRODUCT_TEXT];
+        plan_free(plan);
+        rt_warn("%s: cuBLASLt %s has no algorithm for %s; a plain kernel computes it, slowly",
+                stream && stream->where ? stream->where : "products", rt_lt_version(),
+                rt_product_name(&plan->key, name));
+        return false;
+    }
+    if (budget > 0 && n > 1)
+        best = rt_plan_fastest(plan, found, n, &at.setup, budget);
+    plan->algo = found[best < 0 ? 0 : best].algo;
+    return best >= 0;
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+static unsigned slot_of(const RtProduct *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < sizeof *key; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash % SLOTS;
+}
+
+static void slots_fill(void)
+{
+    memset(at.slots, 0, sizeof at.slots);
+    for (int i = 0; i < at.n_plans; i++) {
+        unsigned slot = slot_of(&at.plans[i].key);
+        while (at.slots[slot])
+            slot = (slot + 1) % SLOTS;
+        at.slots[slot] = i + 1;
+    }
+}
+
+static RtPlan *plan_lookup(const RtProduct *key)
+{
+    for (unsigned slot = slot_of(key); at.slots[slot]; slot = (slot + 1) % SLOTS) {
+        RtPlan *plan = &at.plans[at.slots[slot] - 1];
+        if (memcmp(&plan->key, key, sizeof *key) == 0)
+            return plan;
+    }
+    return NULL;
+}
+
+static RtPlan *plan_new(const RtProduct *key)
+{
+    const int i = at.n_plans < PLANS ? at.n_plans++ : at.oldest++ % PLANS;
+    plan_free(&at.plans[i]);
+    at.plans[i].key = *key;
+    at.plans[i].seconds = 0;
+    slots_fill();
+    return &at.plans[i];
+}
+
+RtPlan *rt_plan_find(const RtProduct *key, const RtStream *stream)
+{
+    RtPlan *plan = plan_lookup(key);
+    if (plan)
+        return plan;
+    if (!at.handle)
+        rt_fail(RT_EXIT_FAIL, "a product before the run was opened");
+    plan = plan_new(key);
+    if (!plan_adopt(plan, &at.stored))
+        (void)plan_choose(plan, 0, stream);
+    return plan;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+cublasStatus_t rt_plan_call(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo, void *c,
+                            const void *a, const void *b, bool add, RtStream *stream)
+{
+    const float one = 1, zero = 0;
+    const double wide_one = 1, wide_zero = 0;
+    const bool wide = plan->key.in == RT_F64;
+    const void *alpha = wide ? (const void *)&wide_one : &one;
+    const void *beta = wide ? (add ? (const void *)&wide_one : &wide_zero) : add ? &one : &zero;
+    return rt_lt()->Matmul(at.handle, plan->op, alpha, b, plan->b, a, plan->a, beta, c, plan->c, c,
+                           plan->c, algo, at.work, at.work_bytes, stream->at);
+}
+
+void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void *bias, bool add,
+                 RtStream *stream)
+{
+    const RtProduct *q = &plan->key;
+    if (bias && !plan->rows && rt_type_bytes((RtType)q->out) == 2) {
+        rt_product_round(at.bias, (const float *)bias, (RtType)q->out, q->n, stream);
+        bias = at.bias;
+    }
+    if (bias && plan->rows)
+        rt_product_rows(c, bias, q, stream);
+    else if (bias && !rt_plan_set_bias(plan, bias))
+        rt_product_lt(CUBLAS_STATUS_INVALID_VALUE, "cublasLtMatmulDescSetAttribute", q, stream);
+    rt_product_lt(rt_plan_call(plan, &plan->algo, c, a, b, add || (bias && plan->rows), stream),
+                  "cublasLtMatmul", q, stream);
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
+
+/* Where choices hold: on the same GPU, with the same library. */
+static char *machine_line(void)
+{
+    int device = 0;
+    cudaDeviceProp of;
+    rt_product_cuda(cudaGetDevice(&device), "cudaGetDevice", NULL);
+    rt_product_cuda(cudaGetDeviceProperties(&of, device), "cudaGetDeviceProperties", NULL);
+    return rt_printf("%s, compute %d.%d, %d multiprocessors, cuBLASLt %s", of.name, of.major,
+                     of.minor, of.multiProcessorCount, rt_lt_version());
+}
+
+/* RT_CUDA_TUNE=on|off; the clock of a simulator says nothing. */
+static bool is_tuned(void)
+{
+    const char *wish = getenv("RT_CUDA_TUNE");
+    if (wish && strcmp(wish, "on") != 0 && strcmp(wish, "off") != 0)
+        rt_warn("RT_CUDA_TUNE=%s means nothing; it is on or off", wish);
+#if defined(RT_SIMULATOR)
+    return wish && strcmp(wish, "on") == 0;
+#else
+    return !wish || strcmp(wish, "off") != 0;
+#endif
+}
+
+static void library_open(void)
+{
+    const RtLt *lt = rt_lt();
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint64_t bytes = at.work_bytes;
+    rt_product_lt(lt->Create(&at.handle), "cublasLtCreate", NULL, at.setup.stream);
+    rt_product_lt(lt->MatmulPreferenceCreate(&at.preference), "cublasLtMatmulPreferenceCreate",
+                  NULL, at.setup.stream);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+}
+
+/* The choices of the checkpoint and those on disk. */
+static void choices_open(bool tuned)
+{
+    const char *problem = at.setup.stored && *at.setup.stored
+                              ? rt_choices_parse(&at.stored, at.setup.stored, at.machine)
+                              : NULL;
+    if (problem)
+        rt_warn("the products of the checkpoint are %s: they agree to rounding, not bit for bit",
+                problem);
+    at.path = tuned ? rt_choices_path(at.machine) : NULL;
+    if (at.path)
+        rt_choices_load(&at.kept, at.path, at.machine);
+}
+
+static void plans_make(bool tuned)
+{
+    int left[NOTED], n_left = 0;
+    for (int i = 0; i < noted.n; i++) {
+        RtProduct key = noted.shapes[i];
+        key.tf32 = at.setup.tf32 && key.in == RT_F32;
+        RtPlan *plan = plan_new(&key);
+        const int stored = plan_adopt(plan, &at.stored);
+        const int kept = !stored && plan_adopt(plan, &at.kept);
+        const bool good = (stored || kept) && (!tuned || rt_plan_rehearse(plan, &at.setup));
+        at.n_stored += good && stored;
+        at.n_kept += good && kept;
+        if (!good)
+            left[n_left++] = (int)(plan - at.plans);
+    }
+    for (int i = 0; i < n_left; i++) {
+        RtPlan *plan = &at.plans[left[i]];
+        at.n_timed += plan_choose(plan, tuned ? TUNE_SECONDS / n_left : 0, at.setup.stream);
+    }
+    at.n_shapes = noted.n;
+}
+
+static void choices_of_plans(RtChoices *to)
+{
+    for (int i = 0; i < at.n_plans; i++) {
+        const RtPlan *plan = &at.plans[i];
+        RtChoice choice;
+        memset(&choice, 0, sizeof choice);
+        choice.key = plan->key;
+        choice.algo = plan->algo;
+        choice.rows = plan->rows;
+        choice.seconds = plan->seconds;
+        if (plan->op)
+            rt_choices_add(to, &choice);
+    }
+}
+
+static void line_write(double seconds, bool tuned)
+{
+    int n = snprintf(at.line, sizeof at.line, "cuBLASLt %s: %d shapes", rt_lt_version(),
+                     at.n_shapes);
+    const size_t cap = sizeof at.line;
+    if (at.n_stored > 0)
+        n += snprintf(at.line + n, cap - (size_t)n, ", %d as before", at.n_stored);
+    if (at.n_kept > 0)
+        n += snprintf(at.line + n, cap - (size_t)n, ", %d from the cache", at.n_kept);
+    if (at.n_timed > 0)
+        n += snprintf(at.line + n, cap - (size_t)n, ", %d timed", at.n_timed);
+    if (at.setup.tf32)
+        n += snprintf(at.line + n, cap - (size_t)n, ", fp32 by TF32");
+    if (tuned)
+        (void)snprintf(at.line + n, cap - (size_t)n, ", %.1f s", seconds);
+}
+
+void rt_products_open(const RtProductsSetup *setup)
+{
+    const double start = rt_now();
+    const bool tuned = is_tuned() && setup->scratch_bytes > 0;
+    rt_products_close();
+    at.setup = *setup;
+    if (noted.n == 0)
+        return;
+    at.bias = (char *)setup->room;
+    at.bias_bytes = noted.bias;
+    at.work = at.bias + at.bias_bytes;
+    at.work_bytes = noted.work;
+    if (setup->room_bytes < noted.bias + noted.work)
+        rt_fail(RT_EXIT_FAIL, "products have %zu bytes to work in, planned were %zu",
+                setup->room_bytes, noted.bias + noted.work);
+    library_open();
+    at.machine = machine_line();
+    choices_open(tuned);
+    plans_make(tuned);
+    if (at.path && at.n_timed > 0) {
+        RtChoices chosen = { NULL, 0, 0 };
+        choices_of_plans(&chosen);
+        rt_choices_save(&chosen, at.path, at.machine);
+        rt_choices_free(&chosen);
+    }
+    if (tuned) {
+        rt_product_cuda(cudaMemsetAsync(setup->scratch, 0, setup->scratch_bytes, setup->stream->at),
+                        "cudaMemsetAsync", setup->stream);
+        rt_product_cuda(cudaStreamSynchronize(setup->stream->at), "cudaStreamSynchronize",
+                        setup->stream);
+    }
+    line_write(rt_now() - start, tuned);
+}
+
+void rt_products_close(void)
+{
+    for (int i = 0; i < at.n_plans; i++)
+        plan_free(&at.plans[i]);
+    if (at.preference)
+        (void)rt_lt()->MatmulPreferenceDestroy(at.preference);
+    if (at.handle)
+        (void)rt_lt()->Destroy(at.handle);
+    rt_choices_free(&at.stored);
+    rt_choices_free(&at.kept);
+    rt_free(at.machine);
+    rt_free(at.path);
+    rt_free(at.text);
+    memset(&at, 0, sizeof at);
+}
+
+const char *rt_products_line(void) { return at.line; }
+
+const char *rt_products_text(void)
+{
+    RtChoices chosen = { NULL, 0, 0 };
+    if (!at.handle)
+        return NULL;
+    choices_of_plans(&chosen);
+    rt_free(at.text);
+    at.text = rt_choices_text(&chosen, at.machine);
+    rt_choices_free(&chosen);
+    return at.text;
+}

@@ -1,0 +1,127 @@
+/* matmul_time.cu -- algorithms of a product timed on the device, before the first step.
+ *
+ * In: a plan, the algorithms that the library proposes, memory that no step uses yet. Out: the
+ * fastest. The one idea: each runs once to be loaded, and then as often as its share of the time
+ * allows; operands are of the size and the steps that the step will have, with the run's own
+ * workspace, since both decide what is fast.
+ */
+#include "cuda/matmul.h"
+
+typedef struct { /* of one product, in the scratch memory */
+    char *a, *b, *c;
+    size_t bytes_a, bytes_b;
+} Operands;
+
+typedef struct {
+    cudaEvent_t from, to;
+    RtStream *stream;
+} Clock;
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + RT_PRODUCT_ALIGN - 1) / RT_PRODUCT_ALIGN * RT_PRODUCT_ALIGN;
+}
+
+static size_t extent(int64_t rows, int64_t columns, int64_t row_step, int64_t batch, int64_t step,
+                     int32_t type)
+{
+    return aligned((size_t)((batch - 1) * step + (rows - 1) * row_step + columns)
+                   * rt_type_bytes((RtType)type));
+}
+
+/* false: they do not fit. The two that are only read may overlap; the bias lies where a does. */
+static bool place(const RtProduct *q, const RtProductsSetup *setup, Operands *at)
+{
+    const size_t c = extent(q->m, q->n, q->ldc, q->batch, q->step_c, q->out);
+    const size_t bias = q->bias ? aligned((size_t)q->n * rt_type_bytes((RtType)q->out)) : 0;
+    at->bytes_a = extent(q->ta ? q->k : q->m, q->ta ? q->m : q->k, q->lda, q->batch, q->step_a,
+                         q->in);
+    at->bytes_b = extent(q->tb ? q->n : q->k, q->tb ? q->k : q->n, q->ldb, q->batch, q->step_b,
+                         q->in);
+    at->bytes_a = at->bytes_a > bias ? at->bytes_a : bias;
+    const size_t larger = at->bytes_a > at->bytes_b ? at->bytes_a : at->bytes_b;
+    const size_t room = setup->scratch_bytes / RT_PRODUCT_ALIGN * RT_PRODUCT_ALIGN;
+    if (c + larger > room)
+        return false;
+    at->c = (char *)setup->scratch;
+    at->a = at->c + c;
+    at->b = c + at->bytes_a + at->bytes_b <= room ? at->a + at->bytes_a
+                                                  : (char *)setup->scratch + room - at->bytes_b;
+    return true;
+}
+
+static bool prepare(RtPlan *plan, const RtProductsSetup *setup, Operands *at)
+{
+    if (!place(&plan->key, setup, at))
+        return false;
+    rt_product_fill(at->a, at->bytes_a, setup->stream);
+    rt_product_fill(at->b, at->bytes_b, setup->stream);
+    return !plan->key.bias || plan->rows || rt_plan_set_bias(plan, at->a);
+}
+
+static void wait(RtStream *stream)
+{
+    rt_product_cuda(cudaStreamSynchronize(stream->at), "cudaStreamSynchronize", stream);
+}
+
+/* Seconds of one of `times` products; INFINITY: the algorithm does not run. */
+static double run(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo, const Operands *at,
+                  int times, const Clock *clock)
+{
+    float milliseconds = 0;
+    rt_product_cuda(cudaEventRecord(clock->from, clock->stream->at), "cudaEventRecord",
+                    clock->stream);
+    for (int i = 0; i < times; i++)
+        if (rt_plan_call(plan, algo, at->c, at->a, at->b, false, clock->stream))
+            return INFINITY;
+    rt_product_cuda(cudaEventRecord(clock->to, clock->stream->at), "cudaEventRecord",
+                    clock->stream);
+    wait(clock->stream);
+    rt_product_cuda(cudaEventElapsedTime(&milliseconds, clock->from, clock->to),
+                    "cudaEventElapsedTime", clock->stream);
+    return 1e-3 * (double)milliseconds / times;
+}
+
+int rt_plan_fastest(RtPlan *plan, const cublasLtMatmulHeuristicResult_t *found, int n,
+                    const RtProductsSetup *setup, double budget)
+{
+    const double start = rt_now();
+    double least = INFINITY;
+    Clock clock = { NULL, NULL, setup->stream };
+    Operands at;
+    int best = -1;
+    if (!prepare(plan, setup, &at))
+        return -1;
+    rt_product_cuda(cudaEventCreate(&clock.from), "cudaEventCreate", setup->stream);
+    rt_product_cuda(cudaEventCreate(&clock.to), "cudaEventCreate", setup->stream);
+    for (int i = 0; i < n && (best < 0 || rt_now() - start < budget); i++) {
+        if (isinf(run(plan, &found[i].algo, &at, 1, &clock)))
+            continue;
+        const double once = run(plan, &found[i].algo, &at, 1, &clock);
+        const double times = floor(budget / n / 2 / (once > 1e-6 ? once : 1e-6));
+        const double seconds = run(plan, &found[i].algo, &at,
+                                   times > 20  ? 20
+                                   : times < 1 ? 1
+                                               : (int)times,
+                                   &clock);
+        if (seconds < least) {
+            least = seconds;
+            best = i;
+        }
+    }
+    rt_product_cuda(cudaEventDestroy(clock.from), "cudaEventDestroy", setup->stream);
+    rt_product_cuda(cudaEventDestroy(clock.to), "cudaEventDestroy", setup->stream);
+    plan->seconds = best < 0 ? 0 : (float)least;
+    return best;
+}
+
+bool rt_plan_rehearse(RtPlan *plan, const RtProductsSetup *setup)
+{
+    Operands at;
+    if (!prepare(plan, setup, &at))
+        return true;
+    const cublasStatus_t status = rt_plan_call(plan, &plan->algo, at.c, at.a, at.b, false,
+                                               setup->stream);
+    wait(setup->stream);
+    return status == CUBLAS_STATUS_SUCCESS;
+}
