@@ -196,19 +196,21 @@ typedef struct {      /* one row stands for all repetitions of a stack */
 
 typedef struct {
     const char *name;
-    RtType type;             /* RT_I32 or the model's real type */
-    int rank;                /* sizes by input_shape; axis 0 is the batch */
-    bool ranged, has_ignore; /* integers: lo <= v < hi, or v == ignore */
-    int64_t lo, hi, ignore;
+    RtType type; /* RT_I32 or the model's real type */
+    int rank;    /* sizes by input_shape; axis 0 is the batch */
+    bool ranged; /* integers: lo <= v < hi, or v == ignore */
+    int64_t lo, hi;
     const char *hi_name; /* the const that hi is, "V", or NULL */
+    bool has_ignore;
+    int64_t ignore;
     const char *where;
 } RtInput;
 
 typedef struct { /* of real type */
     const char *name;
     int rank;
-    const char *where;
     uint64_t needs; /* bit i: it depends on input i */
+    const char *where;
 } RtOutput;
 
 typedef struct { /* a mean over data: (sum, count) */
@@ -273,13 +275,14 @@ typedef struct {                          /* the train block: defaults of the fl
     bool three_phase;
     double (*rate)(double step, double steps); /* FORMULA, and as the model has it: */
     const char *rate_text;
-    double clip;           /* largest norm of the gradient; 0 = no clipping */
-    double clip_value;     /* largest size of its elements, limited before that; 0 = no limit */
     double ema;            /* decay of the average of the weights; 0 = none is kept */
     const char *nonfinite; /* "stop", "skip"; NULL, and 0 below: the usual, as in core/options.c */
-    int64_t max_skips, scale_interval;
+    int64_t max_skips;
     double loss_scale; /* -1 = none */
+    int64_t scale_interval;
     double scale_growth, scale_backoff;
+    double clip_value; /* largest size of the gradient's elements; 0 = no limit */
+    double clip;       /* largest norm of the gradient, behind that; 0 = no clipping */
     int64_t steps, eval_every, save_every, log_every, keep; /* in updates; keep: checkpoints */
     uint64_t seed;
     const char *out; /* NULL = <model>.run */
@@ -514,13 +517,15 @@ int rt_main(const RtModel *model, int argc, char **argv);
 #define RT_CHECK_GRID(s, step, name, at, ...)                                                      \
     do                                                                                             \
         if ((s)->check)                                                                            \
-            rt_check_values((s)->check, step, name, RT_TYPE_AT(at), at,                            \
-                            &(RtGrid){ { __VA_ARGS__ } });                                         \
+            RT_CHECK_VALUES((s)->check, step, name, at, { __VA_ARGS__ });                          \
     while (0)
 #if defined(__cplusplus)
-#define RT_TYPE_AT(at) rt_type_of(*(at))
+#define RT_CHECK_VALUES(check, step, name, at, ...)                                                \
+    rt_check_grid(check, step, name, rt_type_of(at), at, RtGrid{ __VA_ARGS__ })
 #else
 #define RT_TYPE_AT(at) _Generic(*(at), float : RT_F32, double : RT_F64, rt_bf16 : RT_BF16)
+#define RT_CHECK_VALUES(check, step, name, at, ...)                                                \
+    rt_check_values(check, step, name, RT_TYPE_AT(at), at, &(RtGrid){ __VA_ARGS__ })
 #endif
 #define RT_REPETITION(s, depth, i)                                                                 \
     do                                                                                             \
@@ -539,6 +544,15 @@ void rt_check_values(RtCheck *check, int step, const char *name, RtType type, co
 void rt_check_repetition(RtCheck *check, int depth, ptrdiff_t i);
 
 #if defined(__cplusplus)
+}
+
+static inline RtType rt_type_of(const float *) { return RT_F32; }
+static inline RtType rt_type_of(const double *) { return RT_F64; }
+static inline RtType rt_type_of(const rt_bf16 *) { return RT_BF16; }
+static inline void rt_check_grid(RtCheck *check, int step, const char *name, RtType type,
+                                 const void *at, const RtGrid &grid)
+{
+    rt_check_values(check, step, name, type, at, &grid);
 }
 #endif
 

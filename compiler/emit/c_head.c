@@ -245,7 +245,9 @@ static void write_parts(Emitter *e)
         text_add(e->out, "static Dims %s(Dims n, ptrdiff_t i)\n{\n", c_part_function(e, s));
         text_add(e->out, "    const ptrdiff_t left = %s - i*%s;\n", dim_c(&n, s->whole),
                  dim_c_factor(&n, s->step));
-        text_add(e->out, "    n.%s = left < %s ? left : %s;\n    return n;\n}\n", name, step, step);
+        text_add(e->out, "    n.%s = %s;\n    if (left < n.%s)\n        n.%s = left;\n", name, step,
+                 name, name);
+        text_put(e->out, "    return n;\n}\n");
     }
 }
 

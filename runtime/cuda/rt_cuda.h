@@ -10,6 +10,10 @@
 
 #define RT_CUDA /* rt.h without the functions of the CPU */
 
+#if defined(__GNUC__) /* sizes are enums, and stand in sums with each other */
+#pragma GCC diagnostic ignored "-Wdeprecated-enum-enum-conversion"
+#endif
+
 #include <cuda_runtime.h>
 
 #include "rt.h"
