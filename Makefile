@@ -16,7 +16,7 @@ DESTDIR ?=
 MARCH  ?= native
 CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
-PACKAGES = gcc make flex bison libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
+PACKAGES = gcc g++ make flex bison libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
            libdnnl-dev clang clang-format python3
 
 WARN     = -Wall -Wextra -Wshadow -Wconversion -Werror

@@ -1,0 +1,23 @@
+/* cudasim_library.h -- what the simulated libraries (cuBLASLt, NCCL) ask of the core.
+ *
+ * Their work is queued on streams as kernels are, and says which device memory it reads and writes.
+ */
+#ifndef CUDASIM_LIBRARY_H
+#define CUDASIM_LIBRARY_H
+
+#include <functional>
+
+#include "cudasim.h"
+
+/* Queues work as a kernel is queued: captured by graphs, run when the host waits. It is called with
+   device memory open; name lives on. The error that CUDASIM_FAIL asks for, or cudaSuccess. */
+cudaError_t cudasim_enqueue(cudaStream_t stream, const char *name, std::function<void()> run);
+/* Inside such work: these bytes are read or written by it. Checks bounds, unwritten bytes and the
+   order of streams. what: for messages, "operand A". */
+void cudasim_reads(const void *at, size_t bytes, const char *what);
+void cudasim_writes(void *at, size_t bytes, const char *what);
+/* The work failed: every later call of the runtime answers with this error. */
+void cudasim_work_failed(cudaError_t error);
+bool cudasim_is_device(const void *at, size_t bytes); /* all of it in one allocation */
+
+#endif

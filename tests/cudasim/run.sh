@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The simulator's own tests: correct programs pass under all orders, planted faults are found, what
+# is not modelled does not compile. Other parts: every lib*.sh beside this file.
+set -u
+cd "$(dirname "$0")"
+BUILD=${BUILD:-../../build}
+case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
+export BUILD
+work=$BUILD/cudasim/tests
+mkdir -p "$work"
+if ! command -v "${CXX:-g++}" > /dev/null; then
+    echo "skip cudasim: no C++ compiler (g++) is here"
+    exit 0
+fi
+
+# build NAME: test_NAME.cu as a program
+build() {
+    if ! ./cc.sh -o "$work/$1" "test_$1.cu" 2> "$work/$1.err"; then
+        cat "$work/$1.err" >&2
+        echo "not ok cudasim/$1: does not compile"
+        return 1
+    fi
+}
+
+# good CASE: under every order of threads and of streams
+good() {
+    local order streams
+    for order in forward reverse 1 2 3; do
+        for streams in late early 1 2; do
+            if ! CUDASIM_ORDER=$order CUDASIM_STREAMS=$streams "$work/good" "$1" \
+                > "$work/out" 2>&1; then
+                echo "not ok cudasim/$1: order $order, streams $streams: $(head -n 1 "$work/out")"
+                return
+            fi
+        done
+    done
+    echo "ok cudasim/$1"
+}
+
+# fault CASE TEXT: under the default orders and some others; TEXT may be `one|other`, since what is
+# found first depends on the order
+fault() {
+    local name=$1 orders rc
+    for orders in 'CUDASIM_ORDER=1' 'CUDASIM_ORDER=forward' 'CUDASIM_STREAMS=3'; do
+        env "$orders" "$work/faults" "$name" > "$work/out" 2>&1
+        rc=$?
+        if [ $rc -ne 99 ]; then
+            echo "not ok cudasim/fault/$name: $orders: exit code $rc, $(head -n 1 "$work/out")"
+            return
+        fi
+        if ! grep -qF -e "${2%|*}" -e "${2#*|}" "$work/out" || [ "$(wc -l < "$work/out")" -ne 1 ]; then
+            echo "not ok cudasim/fault/$name: $orders: $(head -n 2 "$work/out")"
+            return
+        fi
+    done
+    echo "ok cudasim/fault/$name"
+}
+
+# refused NAME TEXT CODE: a kernel that does not compile
+refused() {
+    printf '#include <cuda_runtime.h>\n%s\n' "$3" > "$work/refused.cu"
+    if ./cc.sh -c -o "$work/refused.o" "$work/refused.cu" 2> "$work/refused.err"; then
+        echo "not ok cudasim/refused/$1: compiles"
+    elif grep -q "$2" "$work/refused.err"; then
+        echo "ok cudasim/refused/$1"
+    else
+        echo "not ok cudasim/refused/$1: $(grep error "$work/refused.err" | head -n 1)"
+    fi
+}
+
+if build good; then
+    while read -r name _; do good "$name"; done < <("$work/good")
+fi
+if build faults; then
+    while read -r name text; do fault "$name" "$text"; done < <("$work/faults")
+fi
+refused float_atomic 'atomicAdd of a float' \
+    '__global__ void k(float *x) { atomicAdd(x, 1.0f); }'
+refused active_mask '__activemask' '__global__ void k(unsigned *x) { *x = __activemask(); }'
+refused clock 'clock64' '__global__ void k(long long *x) { *x = clock64(); }'
+refused constant '__constant__' '__constant__ float t[4]; __global__ void k(float *x) { *x = t[1]; }'
+refused argument_count 'another number' \
+    '__global__ void k(float *x); void f(void) { cudasim_launch(0, "k", 1, 1, 0, k); }'
+for part in lib*.sh; do
+    [ -x "$part" ] && "./$part"
+done
+exit 0
