@@ -7,8 +7,9 @@
 #   make bench      side by side with PyTorch where it is installed (BENCH=name for one)
 #   make install    PREFIX=/usr/local DESTDIR=
 #
-# Variables: BUILD (folder of outputs), CC, MARCH (native), ONEDNN=0 (build without it), SAN=1
-# (address and undefined-behaviour sanitizers), DATA=file (text of the demo).
+# Variables: BUILD (folder of outputs), CC, MARCH (native), ONEDNN=0 (build without it), CUDA=0
+# (leave the runtime of GPUs out, which takes nvcc minutes), NVCC, SAN=1 (address and
+# undefined-behaviour sanitizers; no CUDA), DATA=file (text of the demo).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
@@ -36,7 +37,26 @@ ifneq ($(ONEDNN),0)
 HAVE_ONEDNN := $(call probe,oneapi/dnnl/dnnl.h,dnnl_version() == 0,-ldnnl)
 endif
 
+# The CUDA toolkit: nvcc, and headers that have cuBLASLt, which a program loads when it needs it.
+CUDA ?= $(if $(SAN),0,auto)
+ifneq ($(CUDA),0)
+NVCC      := $(or $(NVCC),$(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc))
+CUDA_HOME := $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC) || echo $(NVCC)))))
+HAVE_CUDA := $(and $(NVCC),$(shell printf '\043include <cublasLt.h>\n' | \
+               $(CC) -x c - -fsyntax-only -I$(CUDA_HOME)/include 2>/dev/null && echo 1))
+endif
+ifeq ($(CUDA),0)
+CUDA_FOUND = CUDA is left out, as told: no libgradcc_rt_cuda.a
+else ifneq ($(HAVE_CUDA),)
+CUDA_FOUND = CUDA by $(NVCC): libgradcc_rt_cuda.a too, for sm_80, sm_90 and PTX
+else ifneq ($(NVCC),)
+CUDA_FOUND = CUDA is left out: $(CUDA_HOME)/include has no cublasLt.h
+else
+CUDA_FOUND = CUDA is left out: no nvcc in PATH or /usr/local/cuda/bin
+endif
+
 RT_LIBS = $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -fopenmp
+CU_LIBS = -ljansson -lz -lgomp -ldl -lm
 
 # ---- sources ----------------------------------------------------------------------------------
 
@@ -45,18 +65,33 @@ RT_SRC  := $(sort $(wildcard runtime/*/*.c))
 ifeq ($(HAVE_ONEDNN),)
 RT_SRC  := $(filter-out runtime/cpu/matmul_onednn.c,$(RT_SRC))
 endif
+# What a GPU has instead of runtime/cpu; the rest of the runtime is the same.
+CU_SRC  := $(if $(HAVE_CUDA),$(sort $(wildcard runtime/cuda/*.cu)))
 CC_OBJ  := $(CC_SRC:%.c=$(BUILD)/%.o) $(BUILD)/grammar/parser.o $(BUILD)/grammar/lexer.o
 RT_OBJ  := $(RT_SRC:%.c=$(BUILD)/%.o)
+CU_OBJ  := $(CU_SRC:%.cu=$(BUILD)/%.o)
+INCLUDE := $(patsubst runtime/%,$(BUILD)/include/%,runtime/rt.h runtime/num.h runtime/half.h) \
+           $(patsubst runtime/cuda/%,$(BUILD)/include/%,$(wildcard runtime/cuda/rt_*.h))
 
 CC_FLAGS = -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) $(SANFLAGS) -Icompiler -I$(BUILD)/grammar -MMD -MP
 RT_FLAGS = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O3) -g -march=$(MARCH) -fopenmp \
            -ffp-contract=off -fno-math-errno -fno-trapping-math $(WARN) $(SANFLAGS) \
            $(if $(HAVE_ONEDNN),-DHAVE_ONEDNN) -Iruntime -MMD -MP
+CU_FLAGS = -std=c++20 -O3 --fmad=false -lineinfo -gencode arch=compute_80,code=sm_80 \
+           -gencode arch=compute_90,code=[sm_90$(,)compute_90] -Iruntime -Iruntime/cuda \
+           -Iruntime/cuda/ptx -Werror all-warnings \
+           -Xcompiler -Wall$(,)-Wextra$(,)-Wno-missing-field-initializers -MMD -MP
 GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
 
-.PHONY: all deps demo test test-long bench bless same asan install uninstall format clean
-all: $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs \
-     $(BUILD)/include/rt.h $(BUILD)/include/num.h $(BUILD)/include/half.h $(BUILD)/prelude.model
+.PHONY: all deps demo test test-long bench bless same asan install uninstall format clean always
+all: $(BUILD)/cuda.txt $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs $(INCLUDE) \
+     $(BUILD)/prelude.model $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
+
+# Says once what was found; a library that an earlier make built is no longer there without it.
+$(BUILD)/cuda.txt: always
+	@mkdir -p $(@D)
+	@echo '$(CUDA_FOUND)' | cmp -s - $@ || { echo '$(CUDA_FOUND)'; echo '$(CUDA_FOUND)' > $@; }
+	@$(if $(HAVE_CUDA),:,rm -f $(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
 
 $(BUILD)/gradcc: $(CC_OBJ)
 	$(call say,link,$@)$(CC) $(SANFLAGS) -o $@ $^ -lm
@@ -65,13 +100,25 @@ $(BUILD)/libgradcc_rt.a: $(RT_OBJ)
 	@rm -f $@
 	$(call say,ar  ,$@)ar rcs $@ $^
 
+$(BUILD)/libgradcc_rt_cuda.a: $(filter-out $(BUILD)/runtime/cpu/%,$(RT_OBJ)) $(CU_OBJ)
+	@rm -f $@
+	$(call say,ar  ,$@)ar rcs $@ $^
+
 # What an emitted program is linked with besides the runtime; gradcc reads it.
 $(BUILD)/rt.libs: Makefile
 	@mkdir -p $(@D)
 	@echo '$(strip $(RT_LIBS) $(SANFLAGS))' > $@
 
+$(BUILD)/rt_cuda.libs: Makefile
+	@mkdir -p $(@D)
+	@echo '$(strip $(CU_LIBS))' > $@
+
 # Beside the binary, so that gradcc finds them wherever the build folder lies.
 $(BUILD)/include/%.h: runtime/%.h
+	@mkdir -p $(@D)
+	@cp $< $@
+
+$(BUILD)/include/%.h: runtime/cuda/%.h
 	@mkdir -p $(@D)
 	@cp $< $@
 
@@ -87,6 +134,10 @@ $(BUILD)/runtime/%.o: runtime/%.c
 	@mkdir -p $(@D)
 	$(call say,cc  ,$<)$(CC) $(RT_FLAGS) -c -o $@ $<
 
+$(BUILD)/runtime/cuda/%.o: runtime/cuda/%.cu
+	@mkdir -p $(@D)
+	$(call say,nvcc,$<)$(NVCC) $(CU_FLAGS) -c -o $@ $<
+
 $(BUILD)/grammar/parser.c $(BUILD)/grammar/parser.h &: grammar/parser.y
 	@mkdir -p $(@D)
 	$(call say,gen ,$<)bison -Wall -Wcounterexamples -Werror -d -o $(BUILD)/grammar/parser.c $<
@@ -98,7 +149,7 @@ $(BUILD)/grammar/lexer.c $(BUILD)/grammar/lexer.h &: grammar/lexer.l
 $(BUILD)/grammar/%.o: $(BUILD)/grammar/%.c $(BUILD)/grammar/parser.h $(BUILD)/grammar/lexer.h
 	$(call say,cc  ,$<)$(CC) $(CC_FLAGS) $(GEN_FLAGS) -Igrammar -c -o $@ $<
 
--include $(CC_OBJ:.o=.d) $(RT_OBJ:.o=.d)
+-include $(CC_OBJ:.o=.d) $(RT_OBJ:.o=.d) $(CU_OBJ:.o=.d)
 
 # ---- dependencies: installs what is missing on Debian and Ubuntu --------------------------------
 
@@ -141,13 +192,13 @@ asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=1 MARCH=$(MARCH) all
 
 format:
-	clang-format -i $$(git ls-files '*.c' '*.h' | grep -v '^tests/emit/')
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc' | grep -v '^tests/emit/')
 
 install: all
 	install -D -m 755 $(BUILD)/gradcc $(DESTDIR)$(PREFIX)/bin/gradcc
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc runtime/rt.h runtime/num.h \
-	        runtime/half.h
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc $(INCLUDE)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs \
+	        $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc models/prelude.model
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models \
 	        $(filter-out models/prelude.model,$(wildcard models/*.model)) models/digits.csv.gz

@@ -7,7 +7,7 @@ base=${1:?usage: make same BASE=commit}
 build=${BUILD:-build}; case $build in /*) ;; *) build=$PWD/$build ;; esac
 tmp=$(mktemp -d); trap 'git worktree remove --force "$tmp/base" 2>/dev/null; rm -rf "$tmp"' EXIT
 git worktree add --quiet --detach "$tmp/base" "$base"
-make -s -j2 -C "$tmp/base" BUILD="$tmp/base/build" all >&2
+make -s -j2 -C "$tmp/base" BUILD="$tmp/base/build" CUDA=0 all >&2
 rc=0
 for m in models/*.model tests/grad/*.model tests/emit/*.model; do
     [ "$m" = models/prelude.model ] && continue
