@@ -16,7 +16,7 @@ enum {
     RT_UPDATE_STRIDE = 4 * RT_UPDATE_THREADS, /* elements that a block has at a time */
 };
 
-typedef struct { /* elements from..to-1 of the flat buffer, updated with the same numbers */
+typedef struct RtPart { /* elements from..to-1 of the flat buffer, with the same numbers */
     ptrdiff_t from, to;
     double rate, decay; /* factor of the learning rate; weight decay */
     int tensor;         /* row of the optimizer's table of tensors, where it has one */
