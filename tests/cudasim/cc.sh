@@ -10,8 +10,13 @@ CXX=${CXX:-g++}
 sim=$BUILD/cudasim
 common=(-g -O1 -ffp-contract=off -fno-pie -Wall -Wextra -Wno-unknown-pragmas)
 include=(-DRT_SIMULATOR -I"$here/include" -I"$root/runtime" -I"$root/runtime/cuda")
-checked=(-std=c++20 -fsanitize=thread,alignment,bounds-strict --param=tsan-instrument-func-entry-exit=0
-         --param=tsan-distinguish-volatile=1 -fno-ipa-reference -fno-exceptions -Wno-tsan
+# Copies and fills that the compiler writes are calls, so that they are checked.
+strings=()
+[ "$(uname -m)" = x86_64 ] &&
+    strings=(-mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign)
+checked=(-std=c++20 -fsanitize=thread,alignment,bounds-strict
+         --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1
+         "${strings[@]}" -fno-ipa-reference -fno-exceptions -Wno-tsan
          -Wno-unused-function -Wno-unused-parameter -Wno-attributes)
 
 # The simulator itself: what changed is compiled again.
@@ -24,8 +29,7 @@ library() {
     for source in "$here"/*.cc; do
         object=$sim/$(basename "$source" .cc).o
         if [ ! "$object" -nt "$source" ] || [ ! "$object" -nt "$newest" ]; then
-            "$CXX" -std=c++20 -O2 "${common[@]}" -Wshadow -fno-omit-frame-pointer -I"$here/include" \
-                -c -o "$object" "$source" & pids="$pids $!"
+            "$CXX" -std=c++20 -O2 "${common[@]}" -Wshadow -I"$here/include" -c -o "$object" "$source" & pids="$pids $!"
         fi
     done
     for pid in $pids; do wait "$pid"; done
@@ -52,8 +56,11 @@ for i in "${!sources[@]}"; do
     [ -n "$only" ] && object=$out
     case $source in
     *.cu) "$CXX" "${common[@]}" "${include[@]}" "${checked[@]}" "${options[@]}" -x c++ -c \
-              -o "$object" "$source" ;;
-    *.cc) "$CXX" -std=c++20 "${common[@]}" "${include[@]}" "${options[@]}" -c -o "$object" "$source" ;;
+              -o "$object" "$source"
+          objcopy --redefine-sym memcpy=cudasim_memcpy --redefine-sym memmove=cudasim_memmove \
+              --redefine-sym memset=cudasim_memset "$object" ;;
+    *.cc) "$CXX" -std=c++20 "${common[@]}" "${include[@]}" "${options[@]}" -c -o "$object" \
+              "$source" ;;
     *.c) "${CC:-gcc}" -std=c11 -D_GNU_SOURCE "${common[@]}" "${include[@]}" "${options[@]}" -c \
               -o "$object" "$source" ;;
     esac

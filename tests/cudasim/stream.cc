@@ -2,8 +2,8 @@
  *
  * Nothing runs when it is queued; when the host waits, what it waits for runs, and no more
  * (CUDASIM_STREAMS=late), or in an order by chance (a seed). early: everything at once. The one
- * idea: a lane is a stream or a branch of a graph; a clock says how many operations of each lane are
- * before something, so order is a comparison and never an accident of the order in time.
+ * idea: a lane is a stream or a branch of a graph; a clock says how many operations of each lane
+ * are before something, so order is a comparison and never an accident of the order in time.
  */
 #include <string.h>
 #include <algorithm>
