@@ -25,11 +25,12 @@ library() {
     exec 9> "$sim/lock"
     flock 9
     local newest source object pids=
-    newest=$(ls -t "$here"/*.h "$here"/include/*.h "$here/cc.sh" | head -n 1)
+    newest=$(ls -t "$here"/*.h "$here"/include/*.h "$root/runtime/half.h" "$here/cc.sh" | head -n 1)
     for source in "$here"/*.cc; do
         object=$sim/$(basename "$source" .cc).o
         if [ ! "$object" -nt "$source" ] || [ ! "$object" -nt "$newest" ]; then
-            "$CXX" -std=c++20 -O2 "${common[@]}" -Wshadow -I"$here/include" -c -o "$object" "$source" & pids="$pids $!"
+            "$CXX" -std=c++20 -O2 "${common[@]}" -Wshadow -I"$here/include" -I"$root/runtime" -c \
+                -o "$object" "$source" & pids="$pids $!"
         fi
     done
     for pid in $pids; do wait "$pid"; done

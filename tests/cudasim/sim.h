@@ -213,6 +213,7 @@ struct SimLock {                          /* one call at a time */
     SimLock();
     ~SimLock();
 };
+void sim_rest(void); /* inside a call: lets other threads and processes go on */
 size_t sim_total_memory(void);
 size_t sim_shared_most(void); /* per block, asked for */
 
