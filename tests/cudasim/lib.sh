@@ -84,3 +84,38 @@ if build nccl; then
     reports nccl/host-pointer 'not in one allocation of the device' "$work/nccl" 2 host-pointer
     reports nccl/unwritten 'reads send buffer' "$work/nccl" 2 unwritten
 fi
+
+# The headers say the same as those of CUDA, and the programs compile and link with the real ones.
+nvcc=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)}
+if [ -z "$nvcc" ]; then
+    echo "skip cudasim/real: no CUDA toolkit here (nvcc)"
+    exit 0
+fi
+cuda=$(dirname "$(dirname "$(realpath "$nvcc")")")
+grep -ohE '\b(cuda[A-Z]|CUBLAS|CUDA_R|nccl[A-Z])[A-Za-z0-9_]+ = ' include/*.h | sed 's/\(.*\) = /SHOW(\1)/' |
+    sort -u > "$work/numbers.h"
+# numbers SIDE HEADERS: the list of one side
+numbers() {
+    "${CXX:-g++}" -std=c++20 $2 -I"$work" -o "$work/numbers-$1" lib/numbers.cc 2> "$work/numbers.err" &&
+        "$work/numbers-$1" > "$work/numbers.$1" && return
+    echo "not ok cudasim/real/numbers: $1: $(grep -m1 error "$work/numbers.err")"
+    return 1
+}
+if numbers ours -Iinclude && numbers real "-isystem $cuda/include"; then
+    if [ "$(wc -l < "$work/numbers.ours")" -lt 200 ]; then
+        echo "not ok cudasim/real/numbers: only $(wc -l < "$work/numbers.ours") names"
+    elif diff "$work/numbers.ours" "$work/numbers.real" > "$work/numbers.diff"; then
+        echo "ok cudasim/real/numbers"
+    else
+        echo "not ok cudasim/real/numbers: $(grep -m1 '^[<>]' "$work/numbers.diff")"
+    fi
+fi
+# real NAME LIBRARY
+real() {
+    if "$nvcc" -std=c++20 -arch=sm_80 -I../../runtime -I../../runtime/cuda/ptx -o "$work/$1-real" "lib/$1.cu" $2 \
+        2> "$work/$1-real.err"; then echo "ok cudasim/real/$1"
+    else echo "not ok cudasim/real/$1: $(grep -m1 -E 'error|undefined' "$work/$1-real.err")"; fi
+}
+real lt -lcublasLt
+real ptx
+if [ -e "$cuda/include/nccl.h" ]; then real nccl -lnccl; else echo "skip cudasim/real/nccl: no NCCL here"; fi
