@@ -500,7 +500,7 @@ struct RtRooms {
     int noted;              /* at 0 a new list begins */
 };
 /* in, out: types of the operands and of c; .add: c may be added to; .bias: not NULL if there is
-   one; steps do not matter. */
+   one. A GPU plans products by their steps, too. */
 void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p);
 void rt_room_attention(RtRooms *rooms, RtType type, RtAttention a, bool backward);
 

@@ -85,8 +85,12 @@ static void add_matmul(Fields *f, const Matmul *x, const char *add)
         add_size(f, "ldb", x->ldb);
     if (x->ldc && !dim_same(x->ldc, x->n))
         add_size(f, "ldc", x->ldc);
-    if (x->n_batch > 0)
+    if (x->n_batch > 0) {
         add_sizes(f, "batch", x->batch, x->n_batch);
+        add_sizes(f, "step_a", x->step_a, x->n_batch);
+        add_sizes(f, "step_b", x->step_b, x->n_batch);
+        add_sizes(f, "step_c", x->step_c, x->n_batch);
+    }
 }
 
 static void write_matmul(KernelWriter *w)
@@ -95,11 +99,6 @@ static void write_matmul(KernelWriter *w)
     Fields f = { .e = w->e, .dims = &w->dims };
     const char *name = names_take(w->e, w->names, "shape");
     add_matmul(&f, x, x->add == ADD_NEVER ? NULL : flag_value(w, x->add));
-    if (x->n_batch > 0) {
-        add_sizes(&f, "step_a", x->step_a, x->n_batch);
-        add_sizes(&f, "step_b", x->step_b, x->n_batch);
-        add_sizes(&f, "step_c", x->step_c, x->n_batch);
-    }
     if (x->bias)
         add_field(&f, "bias", w->arg[3]);
     write_struct(w, "RtMatmul", name, &f);
