@@ -48,14 +48,14 @@ static void load(const char *file)
     void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : open_anywhere();
     if (!library)
         rt_fail(RT_EXIT_FAIL,
-                "cuBLASLt, which computes products, is missing: %s; hint: install " LT_PACKAGES
+                "cuBLASLt, which computes products, is missing: %s\nhint: install " LT_PACKAGES
                 ", or let LD_LIBRARY_PATH or CUDA_HOME say where " LT_NAME " is",
                 dlerror());
 #define X(name)                                                                                    \
     table.name = (decltype(table.name))dlsym(library, "cublasLt" #name);                           \
     if (!table.name)                                                                               \
         rt_fail(RT_EXIT_FAIL,                                                                      \
-                "cuBLASLt is too old: it has no cublasLt" #name "; hint: install " LT_PACKAGES);
+                "cuBLASLt is too old: it has no cublasLt" #name "\nhint: install " LT_PACKAGES);
     RT_LT_FUNCTIONS(X)
 #undef X
 }
@@ -76,7 +76,7 @@ const RtLt *rt_lt(void)
     const size_t version = table.GetVersion();
     if (version < LT_OLDEST)
         rt_fail(RT_EXIT_FAIL,
-                "cuBLASLt is too old: version %d.%d.%d, wanted %d.0.0; hint: install " LT_PACKAGES,
+                "cuBLASLt is too old: version %d.%d.%d, wanted %d.0.0\nhint: install " LT_PACKAGES,
                 LT_VERSION(version), CUBLAS_VER_MAJOR);
     loaded = true;
     return &table;

@@ -35,26 +35,18 @@ const char *rt_product_name(const RtProduct *q, char text[RT_PRODUCT_TEXT])
     return text;
 }
 
-static const char *where(const RtStream *stream)
-{
-    return stream && stream->where ? stream->where : "products";
-}
-
-void rt_product_cuda(cudaError_t error, const char *call, const RtStream *stream)
-{
-    if (error != cudaSuccess)
-        rt_fail(RT_EXIT_FAIL, "%s: %s: %s", where(stream), call, cudaGetErrorString(error));
-}
-
 void rt_product_lt(cublasStatus_t status, const char *call, const RtProduct *q,
                    const RtStream *stream)
 {
     char name[RT_PRODUCT_TEXT];
-    if (status != CUBLAS_STATUS_SUCCESS)
-        rt_fail(RT_EXIT_FAIL,
-                "%s: %s: %s of cuBLASLt %s: %s; hint: RT_MATMUL=plain computes products without it",
-                where(stream), call, rt_lt()->GetStatusName(status), rt_lt_version(),
-                rt_product_name(q, name));
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return;
+    rt_fail(RT_EXIT_FAIL,
+            "%s: %s: %s of cuBLASLt %s%s%s\nhint: RT_MATMUL=plain computes products without it, "
+            "slowly",
+            stream && stream->where ? stream->where : "products", call,
+            rt_lt()->GetStatusName(status), rt_lt_version(), q ? ": " : "",
+            q ? rt_product_name(q, name) : "");
 }
 
 /* ---- what a product is, to a library --------------------------------------------------------- */

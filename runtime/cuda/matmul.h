@@ -8,9 +8,7 @@
 #define GRADCC_MATMUL_H
 
 #include "cuda/cublaslt.h"
-extern "C" {
-#include "run.h"
-}
+#include "cuda/device.h"
 
 /* ---- for the runtime ------------------------------------------------------------------------- */
 
@@ -19,7 +17,7 @@ void rt_products_probe(void);
 
 typedef struct {
     RtStream *stream; /* plans are timed on it */
-    void *room;       /* RtRooms.device bytes, aligned to RT_PRODUCT_ALIGN */
+    void *room;       /* RtRooms.device bytes, aligned to RT_DEVICE_ALIGN */
     size_t room_bytes;
     void *scratch; /* of the device, unused until the first step: overwritten here, then 0 */
     size_t scratch_bytes;
@@ -34,8 +32,6 @@ const char *rt_products_text(void); /* the choices of this run, lines; until the
 const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache, 0.4 s" */
 
 /* ---- matmul.cu: what a product is, to a library ---------------------------------------------- */
-
-enum { RT_PRODUCT_ALIGN = 256 };
 
 /* All that a plan depends on, defaults filled in. Compared as bytes. */
 typedef struct {
@@ -70,7 +66,7 @@ typedef struct {
 
 /* Never NULL: planned without a measurement where it was not planned at start. */
 RtPlan *rt_plan_find(const RtProduct *key, const RtStream *stream);
-/* c = a @ b (+ c) (+ bias). The workspace is that of rt_products_open. */
+/* c = a @ b (+ c) (+ bias), in the workspace of rt_products_open. */
 void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void *bias, bool add,
                  RtStream *stream);
 /* The call alone: by this algorithm. */
@@ -129,8 +125,7 @@ void rt_product_fill(void *at, size_t bytes, RtStream *stream);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* A call that failed ends the program. */
-void rt_product_cuda(cudaError_t error, const char *call, const RtStream *stream);
+/* A call of cuBLASLt that failed ends the program; q may be NULL. */
 void rt_product_lt(cublasStatus_t status, const char *call, const RtProduct *q,
                    const RtStream *stream);
 

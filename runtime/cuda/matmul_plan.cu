@@ -48,7 +48,7 @@ bool rt_product_is_tf32(void) { return at.setup.tf32; }
 
 static size_t aligned(size_t bytes)
 {
-    return (bytes + RT_PRODUCT_ALIGN - 1) / RT_PRODUCT_ALIGN * RT_PRODUCT_ALIGN;
+    return (bytes + RT_DEVICE_ALIGN - 1) / RT_DEVICE_ALIGN * RT_DEVICE_ALIGN;
 }
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
@@ -341,6 +341,7 @@ void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void
         rt_product_lt(CUBLAS_STATUS_INVALID_VALUE, "cublasLtMatmulDescSetAttribute", q, stream);
     rt_product_lt(rt_plan_call(plan, &plan->algo, c, a, b, add || (bias && plan->rows), stream),
                   "cublasLtMatmul", q, stream);
+    rt_launch_end(stream, "cublasLtMatmul");
 }
 
 /* ---- start and end --------------------------------------------------------------------------- */
@@ -348,12 +349,9 @@ void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void
 /* Where choices hold: on the same GPU, with the same library. */
 static char *machine_line(void)
 {
-    int device = 0;
-    cudaDeviceProp of;
-    rt_product_cuda(cudaGetDevice(&device), "cudaGetDevice", NULL);
-    rt_product_cuda(cudaGetDeviceProperties(&of, device), "cudaGetDeviceProperties", NULL);
-    return rt_printf("%s, compute %d.%d, %d multiprocessors, cuBLASLt %s", of.name, of.major,
-                     of.minor, of.multiProcessorCount, rt_lt_version());
+    const RtDevice *d = at.setup.stream->device;
+    return rt_printf("%s, compute %d.%d, %d multiprocessors, cuBLASLt %s", d->name, d->major,
+                     d->minor, d->processors, rt_lt_version());
 }
 
 /* RT_CUDA_TUNE=on|off; the clock of a simulator says nothing. */
@@ -475,10 +473,9 @@ void rt_products_open(const RtProductsSetup *setup)
         rt_choices_free(&chosen);
     }
     if (tuned) {
-        rt_product_cuda(cudaMemsetAsync(setup->scratch, 0, setup->scratch_bytes, setup->stream->at),
-                        "cudaMemsetAsync", setup->stream);
-        rt_product_cuda(cudaStreamSynchronize(setup->stream->at), "cudaStreamSynchronize",
-                        setup->stream);
+        RT_CUDA_CALL(setup->stream,
+                     cudaMemsetAsync(setup->scratch, 0, setup->scratch_bytes, setup->stream->at));
+        rt_stream_wait(setup->stream);
     }
     line_write(rt_now() - start, tuned);
 }
@@ -506,6 +503,8 @@ const char *rt_products_text(void)
     RtChoices chosen = { NULL, 0, 0 };
     if (!at.handle)
         return NULL;
+    for (int i = 0; i < at.stored.n; i++) /* of shapes that this process has not met yet, too */
+        rt_choices_add(&chosen, &at.stored.at[i]);
     choices_of_plans(&chosen);
     rt_free(at.text);
     at.text = rt_choices_text(&chosen, at.machine);

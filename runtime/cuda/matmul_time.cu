@@ -19,7 +19,7 @@ typedef struct {
 
 static size_t aligned(size_t bytes)
 {
-    return (bytes + RT_PRODUCT_ALIGN - 1) / RT_PRODUCT_ALIGN * RT_PRODUCT_ALIGN;
+    return (bytes + RT_DEVICE_ALIGN - 1) / RT_DEVICE_ALIGN * RT_DEVICE_ALIGN;
 }
 
 static size_t extent(int64_t rows, int64_t columns, int64_t row_step, int64_t batch, int64_t step,
@@ -40,7 +40,7 @@ static bool place(const RtProduct *q, const RtProductsSetup *setup, Operands *at
                          q->in);
     at->bytes_a = at->bytes_a > bias ? at->bytes_a : bias;
     const size_t larger = at->bytes_a > at->bytes_b ? at->bytes_a : at->bytes_b;
-    const size_t room = setup->scratch_bytes / RT_PRODUCT_ALIGN * RT_PRODUCT_ALIGN;
+    const size_t room = setup->scratch_bytes / RT_DEVICE_ALIGN * RT_DEVICE_ALIGN;
     if (c + larger > room)
         return false;
     at->c = (char *)setup->scratch;
@@ -59,26 +59,18 @@ static bool prepare(RtPlan *plan, const RtProductsSetup *setup, Operands *at)
     return !plan->key.bias || plan->rows || rt_plan_set_bias(plan, at->a);
 }
 
-static void wait(RtStream *stream)
-{
-    rt_product_cuda(cudaStreamSynchronize(stream->at), "cudaStreamSynchronize", stream);
-}
-
 /* Seconds of one of `times` products; INFINITY: the algorithm does not run. */
 static double run(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo, const Operands *at,
                   int times, const Clock *clock)
 {
     float milliseconds = 0;
-    rt_product_cuda(cudaEventRecord(clock->from, clock->stream->at), "cudaEventRecord",
-                    clock->stream);
+    RT_CUDA_CALL(clock->stream, cudaEventRecord(clock->from, clock->stream->at));
     for (int i = 0; i < times; i++)
         if (rt_plan_call(plan, algo, at->c, at->a, at->b, false, clock->stream))
             return INFINITY;
-    rt_product_cuda(cudaEventRecord(clock->to, clock->stream->at), "cudaEventRecord",
-                    clock->stream);
-    wait(clock->stream);
-    rt_product_cuda(cudaEventElapsedTime(&milliseconds, clock->from, clock->to),
-                    "cudaEventElapsedTime", clock->stream);
+    RT_CUDA_CALL(clock->stream, cudaEventRecord(clock->to, clock->stream->at));
+    rt_stream_wait(clock->stream);
+    RT_CUDA_CALL(clock->stream, cudaEventElapsedTime(&milliseconds, clock->from, clock->to));
     return 1e-3 * (double)milliseconds / times;
 }
 
@@ -92,8 +84,8 @@ int rt_plan_fastest(RtPlan *plan, const cublasLtMatmulHeuristicResult_t *found, 
     int best = -1;
     if (!prepare(plan, setup, &at))
         return -1;
-    rt_product_cuda(cudaEventCreate(&clock.from), "cudaEventCreate", setup->stream);
-    rt_product_cuda(cudaEventCreate(&clock.to), "cudaEventCreate", setup->stream);
+    RT_CUDA_CALL(setup->stream, cudaEventCreate(&clock.from));
+    RT_CUDA_CALL(setup->stream, cudaEventCreate(&clock.to));
     for (int i = 0; i < n && (best < 0 || rt_now() - start < budget); i++) {
         if (isinf(run(plan, &found[i].algo, &at, 1, &clock)))
             continue;
@@ -109,8 +101,8 @@ int rt_plan_fastest(RtPlan *plan, const cublasLtMatmulHeuristicResult_t *found, 
             best = i;
         }
     }
-    rt_product_cuda(cudaEventDestroy(clock.from), "cudaEventDestroy", setup->stream);
-    rt_product_cuda(cudaEventDestroy(clock.to), "cudaEventDestroy", setup->stream);
+    RT_CUDA_CALL(setup->stream, cudaEventDestroy(clock.from));
+    RT_CUDA_CALL(setup->stream, cudaEventDestroy(clock.to));
     plan->seconds = best < 0 ? 0 : (float)least;
     return best;
 }
@@ -122,6 +114,6 @@ bool rt_plan_rehearse(RtPlan *plan, const RtProductsSetup *setup)
         return true;
     const cublasStatus_t status = rt_plan_call(plan, &plan->algo, at.c, at.a, at.b, false,
                                                setup->stream);
-    wait(setup->stream);
+    rt_stream_wait(setup->stream);
     return status == CUBLAS_STATUS_SUCCESS;
 }

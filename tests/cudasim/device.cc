@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <map>
 
 #include "sim.h"
@@ -144,14 +143,6 @@ SimLock::SimLock()
 }
 
 SimLock::~SimLock() { pthread_mutex_unlock(&mutex); }
-
-void sim_rest(void)
-{
-    sim_memory_open(false);
-    pthread_mutex_unlock(&mutex);
-    usleep(100);
-    pthread_mutex_lock(&mutex);
-}
 
 const char *cudasim_injected(const char *call)
 {

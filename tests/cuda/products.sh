@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Products on a device: values in the simulator, on every path; choices of algorithms, measured and
+# kept on disk; what is wrong with the library; and the real library, where it is.
+# Usage: products.sh (from run.sh); prints ok, not ok and skip lines.
+set -u
+cd "$(dirname "$0")"
+root=../..
+: "${BUILD:=$root/build}"
+BUILD=$(cd "$BUILD" && pwd)
+export BUILD RT_CUDA_CACHE=none
+work=$BUILD/tests-cuda/products
+rm -rf "$work"; mkdir -p "$work"
+NVCC=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)}
+sources=$(echo $root/runtime/cuda/{matmul,cublaslt,device,place}*.cu)
+
+# shellcheck disable=SC2086
+if ! ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/products" test_products.cu $sources \
+        "$BUILD/libgradcc_rt.a" $(cat "$BUILD/rt.libs") > "$work/cc.log" 2>&1; then
+    grep -m5 error "$work/cc.log" >&2
+    echo "not ok cuda/products: does not compile for the simulator: $(grep -m1 error "$work/cc.log")"
+    exit
+fi
+
+# run NAME WANTED TEST [VARIABLE=VALUE...]: the test passes, and what it says has WANTED in it.
+run() {
+    local name=$1 wanted=$2 test=$3; shift 3
+    if env "$@" timeout 300 "$work/products" "$test" > "$work/$name.txt" 2>&1 &&
+       grep -qF -- "$wanted" "$work/$name.txt"; then
+        echo "ok cuda/products/$name"
+    else
+        tail -n 5 "$work/$name.txt" >&2
+        echo "not ok cuda/products/$name: wanted '$wanted', got '$(tail -n 1 "$work/$name.txt")'"
+    fi
+}
+
+# refused NAME WANTED TEST [VARIABLE=VALUE...]: ends with exit code 1 and this message.
+refused() {
+    local name=$1 wanted=$2 test=$3 code; shift 3
+    env "$@" timeout 300 "$work/products" "$test" > "$work/$name.txt" 2>&1; code=$?
+    if [ $code -eq 1 ] && grep -qF -- "$wanted" "$work/$name.txt"; then
+        echo "ok cuda/products/$name"
+    else
+        tail -n 5 "$work/$name.txt" >&2
+        echo "not ok cuda/products/$name: wanted '$wanted' and exit code 1, got $code: $(tail -n 1 "$work/$name.txt")"
+    fi
+}
+
+for test in sizes batches defaults; do
+    run "$test" "ok $test" "$test"
+    run "$test-plain" "ok $test" "$test" RT_MATMUL=plain
+done
+run tf32 "fp32 by TF32" sizes RT_TEST_TF32=1
+run streams "ok sizes" sizes CUDASIM_STREAMS=early
+run stored "ok stored" stored
+
+# Measured at start, kept on disk, and found there by the next start.
+tune="RT_CUDA_TUNE=on RT_TEST_SCRATCH=1000000 RT_CUDA_CACHE=$work/cache"
+# shellcheck disable=SC2086
+{
+run cache-empty "3 shapes, 3 timed" sizes $tune
+run cache-hit "3 shapes, 3 from the cache" sizes $tune
+file=$(echo "$work"/cache/products-*)
+sed -i 's/ 64 48 32 / 64 48 33 /' "$file"
+run cache-damaged "damaged; products are timed again" sizes $tune
+run cache-again "3 shapes, 3 from the cache" sizes $tune
+cp "$file" "$work/other"
+run cache-other-gpu "3 shapes, 3 timed" sizes $tune CUDASIM_ARCH=80
+for copy in "$work"/cache/products-*; do cp "$work/other" "$copy"; done
+run cache-foreign "of another GPU or library; products are timed again" sizes $tune CUDASIM_ARCH=80
+run cache-none "3 shapes, 3 timed" sizes $tune RT_CUDA_CACHE=none
+: > "$work/blocked"
+run cache-no-folder "will be timed at the next start again" sizes $tune RT_CUDA_CACHE="$work/blocked/x"
+run scratch-small "cuBLASLt 13" sizes $tune RT_TEST_SCRATCH=9000 RT_CUDA_CACHE=none
+}
+# Two starts at once leave a whole file.
+rm -rf "$work/cache"
+# shellcheck disable=SC2086
+for i in 1 2 3; do env $tune timeout 300 "$work/products" defaults > "$work/many-$i.txt" 2>&1 & done; wait
+# shellcheck disable=SC2086
+run cache-together "3 shapes, 3 from the cache" sizes $tune
+
+refused missing "cuBLASLt, which computes products, is missing" sizes RT_CUBLASLT=/nowhere/libcublasLt.so
+refused no-cublaslt "it has no cublasLtCreate" sizes RT_CUBLASLT=libm.so.6
+refused old "cuBLASLt is too old: version 1.12.0" sizes CUDASIM_CUBLASLT=old
+refused not-initialized "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED" sizes CUDASIM_CUBLASLT=missing
+refused failure "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED" sizes \
+    CUDASIM_FAIL=cublasLtMatmul:2:CUBLAS_STATUS_EXECUTION_FAILED
+refused launch "cudaErrorLaunchFailure" sizes RT_MATMUL=plain CUDASIM_FAIL=launch:3:cudaErrorLaunchFailure
+
+if [ -z "$NVCC" ]; then
+    echo "skip cuda/products/real: no CUDA toolkit here (nvcc)"
+# shellcheck disable=SC2086
+elif "$NVCC" -std=c++20 -arch=sm_80 --fmad=false -I$root/runtime -I$root/runtime/cuda -o "$work/real" \
+        test_products.cu $sources "$BUILD/libgradcc_rt.a" -Xcompiler -fopenmp \
+        $(sed 's/-fopenmp//' "$BUILD/rt.libs") > "$work/real.log" 2>&1 &&
+     "$work/real" library > "$work/real.txt" 2>&1 && grep -q '^cuBLASLt [0-9]' "$work/real.txt"; then
+    echo "ok cuda/products/real"
+else
+    echo "not ok cuda/products/real: $(cat "$work/real.log" "$work/real.txt" 2> /dev/null | head -n 1)"
+fi
