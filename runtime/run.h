@@ -375,6 +375,20 @@ typedef struct {                 /* means of all slots over a data set or update
     double samples;              /* of the data set or update */
 } RtMeans;
 
+typedef struct { /* what updates on a GPU go through, in one buffer there (cuda/tables.cu) */
+    void *at;
+    struct RtPart *part; /* of all parameters that are updated */
+    int n_parts;
+    struct RtTensorRow *tensor; /* where the optimizer needs something of whole tensors; */
+    int n_tensors;              /* in the order of RtTensors */
+    struct RtTile *rows, *columns, *matrices; /* of Adafactor: what a block works on */
+    int n_rows, n_columns, n_matrices;
+    double *sums;    /* of squares, two for each part or block */
+    double *numbers; /* two for each tensor, which its parts are updated with */
+    double *means, *column_sums;
+    unsigned *done; /* blocks of a sum */
+} RtOptimTables;
+
 typedef struct { /* bytes */
     double params, copy, gradients, state, average, arena, inputs, outputs;
     double rooms;   /* what products and attention work in */
@@ -401,7 +415,7 @@ struct RtState {
     double *piece_sums; /* of squares, one per piece; of a CPU */
     int n_pieces;
     RtTensors *tensors;               /* NULL: the optimizer goes through pieces */
-    struct RtOptimTables *tables;     /* of a GPU: what its updates keep there */
+    RtOptimTables tables;             /* of a GPU */
     struct RtQueue *queue;            /* of a GPU: steps that are not done yet */
     ptrdiff_t row_elems[RT_MAX_DIMS]; /* of an input: elements of a sample */
     void *rows[RT_MAX_DIMS];          /* samples of a whole update, or of a batch; host memory */

@@ -16,7 +16,7 @@ enum {
     RT_UPDATE_STRIDE = 4 * RT_UPDATE_THREADS, /* elements that a block has at a time */
 };
 
-typedef struct { /* elements from..to-1 of the flat buffer, updated with the same numbers */
+typedef struct RtPart { /* elements from..to-1 of the flat buffer, with the same numbers */
     ptrdiff_t from, to;
     double rate, decay; /* factor of the learning rate; weight decay */
     int tensor;         /* row of the optimizer's table of tensors, where it has one */
@@ -61,8 +61,26 @@ RT_ON_DEVICE bool rt_part_has_four(const RtPart &q, ptrdiff_t i)
     return i >= q.from && i + 4 <= q.to;
 }
 
-template <typename T> struct __align__(16) RtFour { T at[4]; };
-struct __align__(8) RtFourHalves { uint16_t at[4]; };
+/* Four elements at once. A plain store would be taken apart where it is one of two branches. */
+RT_ON_DEVICE void rt_read_four(float (&x)[4], const float *from)
+{
+    const float4 four = *(const float4 *)from;
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+}
+RT_ON_DEVICE void rt_read_four(double (&x)[4], const double *from)
+{
+    const double2 low = ((const double2 *)from)[0], high = ((const double2 *)from)[1];
+    x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
+}
+RT_ON_DEVICE void rt_write_four(float *to, const float (&x)[4])
+{
+    __stcg((float4 *)to, make_float4(x[0], x[1], x[2], x[3]));
+}
+RT_ON_DEVICE void rt_write_four(double *to, const double (&x)[4])
+{
+    __stcg((double2 *)to, make_double2(x[0], x[1]));
+    __stcg((double2 *)to + 1, make_double2(x[2], x[3]));
+}
 
 /* Elements i..i+3 of a flat buffer; 0 where they are not in the part. */
 template <typename T>
@@ -70,9 +88,7 @@ RT_ON_DEVICE void rt_take(T (&x)[4], const void *flat, const RtPart &q, ptrdiff_
 {
     const T *from = (const T *)flat + i;
     if (rt_part_has_four(q, i)) {
-        const RtFour<T> four = *(const RtFour<T> *)from;
-        for (int k = 0; k < 4; k++)
-            x[k] = four.at[k];
+        rt_read_four(x, from);
     } else {
         for (int k = 0; k < 4; k++)
             x[k] = rt_part_has(q, i + k) ? from[k] : (T)0;
@@ -85,10 +101,7 @@ RT_ON_DEVICE void rt_put(void *flat, const RtPart &q, ptrdiff_t i, const T (&x)[
 {
     T *to = (T *)flat + i;
     if (rt_part_has_four(q, i)) {
-        RtFour<T> four;
-        for (int k = 0; k < 4; k++)
-            four.at[k] = x[k];
-        *(RtFour<T> *)to = four;
+        rt_write_four(to, x);
     } else {
         for (int k = 0; k < 4; k++)
             if (rt_part_has(q, i + k))
@@ -103,9 +116,9 @@ RT_ON_DEVICE void rt_take_halves(uint16_t (&x)[4], const uint16_t *flat, const R
 {
     const uint16_t *from = flat + i;
     if (rt_part_has_four(q, i) && (uintptr_t)from % 8 == 0) {
-        const RtFourHalves four = *(const RtFourHalves *)from;
-        for (int k = 0; k < 4; k++)
-            x[k] = four.at[k];
+        const uint2 four = *(const uint2 *)from;
+        x[0] = (uint16_t)four.x, x[1] = (uint16_t)(four.x >> 16);
+        x[2] = (uint16_t)four.y, x[3] = (uint16_t)(four.y >> 16);
     } else {
         for (int k = 0; k < 4; k++)
             x[k] = rt_part_has(q, i + k) ? from[k] : (uint16_t)0;
@@ -117,10 +130,7 @@ RT_ON_DEVICE void rt_put_halves(uint16_t *flat, const RtPart &q, ptrdiff_t i,
 {
     uint16_t *to = flat + i;
     if (rt_part_has_four(q, i) && (uintptr_t)to % 8 == 0) {
-        RtFourHalves four;
-        for (int k = 0; k < 4; k++)
-            four.at[k] = x[k];
-        *(RtFourHalves *)to = four;
+        __stcg((uint2 *)to, make_uint2(x[0] | (uint32_t)x[1] << 16, x[2] | (uint32_t)x[3] << 16));
     } else {
         for (int k = 0; k < 4; k++)
             if (rt_part_has(q, i + k))

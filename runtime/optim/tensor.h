@@ -6,6 +6,10 @@
 
 #include "run.h"
 
+#if defined(__cplusplus) /* cuda/ */
+extern "C" {
+#endif
+
 typedef struct {
     int param; /* row of the parameter table, and which repetition of it: */
     ptrdiff_t repeat;
@@ -39,5 +43,9 @@ RtMatmul rt_muon_square(ptrdiff_t R, ptrdiff_t C);
 RtMatmul rt_muon_power(ptrdiff_t R, ptrdiff_t C);
 RtMatmul rt_muon_apply(ptrdiff_t R, ptrdiff_t C);
 ptrdiff_t rt_muon_room(ptrdiff_t n); /* of a buffer of n: the next one is aligned too */
+
+#if defined(__cplusplus)
+}
+#endif
 
 #endif

@@ -4,6 +4,8 @@
  * libtsan would). Out: nothing, or a report. The one idea: the usual case is a comparison of ticks;
  * all that is rare is in race.cc.
  */
+#include <string.h>
+
 #include "sim.h"
 
 SimNow sim_now;
@@ -198,12 +200,38 @@ bool cudasim_is_shared(const void *at)
 
 /* ---- called by compiled code ----------------------------------------------------------------- */
 
+/* The usual access of whole words, which what is ordered before it wrote and read last: nothing is
+   asked but that. False: check looks closer. */
+static inline bool usual(uintptr_t at, size_t bytes, enum SimMode mode)
+{
+    const uintptr_t off = at - sim_now.device_base;
+    if (off >= sim_now.device_span || (at & (bytes - 1)))
+        return false;
+    SimCell *cell = sim_now.device_cells + (off >> 2);
+    const uint64_t safe = sim_now.safe << SIM_TICK, stamp = sim_now.stamp;
+    for (size_t i = 0; i < bytes / 4; i++) {
+        const uint64_t write = cell[i].write, read = cell[i].read;
+        if ((write & 15) != 15 || write >= safe || read >= safe || (read & SIM_MORE))
+            return false;
+    }
+    for (size_t i = 0; i < bytes / 4; i++)
+        if (mode == SIM_READ)
+            cell[i].read = stamp;
+        else
+            cell[i].write = stamp | 0xff;
+    sim_now.dirty |= mode == SIM_WRITE;
+    return true;
+}
+
 #define SIM_ACCESS(name, bytes, mode, aligned)                                                     \
     extern "C" void name(void *at);                                                                \
     void name(void *at)                                                                            \
     {                                                                                              \
-        if (sim_in_kernel)                                                                         \
-            check((uintptr_t)at, bytes, mode, aligned, __builtin_return_address(0));               \
+        if (!sim_in_kernel)                                                                        \
+            return;                                                                                \
+        if (bytes >= 4 && mode <= SIM_WRITE && SIM_LIKELY(usual((uintptr_t)at, bytes, mode)))      \
+            return;                                                                                \
+        check((uintptr_t)at, bytes, mode, aligned, __builtin_return_address(0));                   \
     }
 #define SIM_ACCESSES(bytes)                                                                        \
     SIM_ACCESS(__tsan_read##bytes, bytes, SIM_READ, true)                                          \
@@ -217,6 +245,31 @@ SIM_ACCESSES(2)
 SIM_ACCESSES(4)
 SIM_ACCESSES(8)
 SIM_ACCESSES(16)
+
+/* memcpy, memset and memmove of kernels, under other names (cc.sh). */
+extern "C" void *cudasim_memcpy(void *to, const void *from, size_t bytes);
+void *cudasim_memcpy(void *to, const void *from, size_t bytes)
+{
+    if (sim_in_kernel && bytes) {
+        check((uintptr_t)from, bytes, SIM_READ, false, __builtin_return_address(0));
+        check((uintptr_t)to, bytes, SIM_WRITE, false, __builtin_return_address(0));
+    }
+    return memmove(to, from, bytes);
+}
+
+extern "C" void *cudasim_memmove(void *to, const void *from, size_t bytes);
+void *cudasim_memmove(void *to, const void *from, size_t bytes)
+{
+    return cudasim_memcpy(to, from, bytes);
+}
+
+extern "C" void *cudasim_memset(void *to, int value, size_t bytes);
+void *cudasim_memset(void *to, int value, size_t bytes)
+{
+    if (sim_in_kernel && bytes)
+        check((uintptr_t)to, bytes, SIM_WRITE, false, __builtin_return_address(0));
+    return memset(to, value, bytes);
+}
 
 extern "C" void __tsan_init(void);
 void __tsan_init(void) {}

@@ -37,6 +37,7 @@ struct Lane {
 };
 
 Lane lanes[1024];
+unsigned waiting[32]; /* by warp: the lanes that wait for others of it */
 int n_lanes, barrier_result;
 Lane *current; /* NULL: the scheduler */
 void *scheduler;
@@ -335,21 +336,21 @@ void cudasim_warp(const char *what, unsigned mask, void *argument,
     if (!current)
         cudasim_report("%s is called by host code in %s:%d", what, file, line);
     Lane *me = current, *warp = lanes + (me->number & ~31u);
-    const int n = n_lanes - (int)(me->number & ~31u);
     if (!(mask >> (me->number & 31) & 1))
         cudasim_report("%s in %s:%d: %s is not in its own mask 0x%08x", what, file, line,
                        sim_where().c_str(), mask);
     me->what = what, me->mask = mask, me->argument = argument;
     me->file = file, me->line = line;
+    unsigned *others = &waiting[me->number / 32];
+    *others |= 1u << (me->number & 31);
     void *arguments[32] = {};
-    bool all_here = true;
+    bool all_here = (*others & mask) == mask;
     for (int i = 0; i < 32 && all_here; i++) {
         if (!(mask >> i & 1))
             continue;
         const Lane *lane = &warp[i];
-        if (lane != me
-            && (i >= n || lane->state != WARP || lane->mask != mask || lane->line != line
-                || strcmp(lane->what, what)))
+        if (lane->mask != mask || lane->line != line
+            || (lane->what != what && strcmp(lane->what, what)))
             all_here = false;
         else
             arguments[i] = lane->argument;
@@ -358,6 +359,7 @@ void cudasim_warp(const char *what, unsigned mask, void *argument,
         wait_as(WARP);
         return;
     }
+    *others &= ~mask;
     sim_in_kernel = false;
     all(arguments);
     sim_in_kernel = true;

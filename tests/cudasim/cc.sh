@@ -2,6 +2,7 @@
 # Compiles programs for the simulator: cc.sh [g++ options] -o PROGRAM FILE.cu|.cc|.c|.o|.a ...
 # -c -o FILE.o FILE.cu compiles only. Honours BUILD (objects of the simulator lie in $BUILD/cudasim,
 # made once, under a lock), CXX, CC. .cu files are checked (see sim.h), other files are plain.
+# --runtime: links runtime/cuda too, made for the simulator, and what `make` built of the runtime's C.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -10,33 +11,66 @@ CXX=${CXX:-g++}
 sim=$BUILD/cudasim
 common=(-g -O1 -ffp-contract=off -fno-pie -Wall -Wextra -Wno-unknown-pragmas)
 include=(-DRT_SIMULATOR -I"$here/include" -I"$root/runtime" -I"$root/runtime/cuda")
-checked=(-std=c++20 -fsanitize=thread,alignment,bounds-strict --param=tsan-instrument-func-entry-exit=0
-         --param=tsan-distinguish-volatile=1 -fno-ipa-reference -fno-exceptions -Wno-tsan
+# Copies and fills that the compiler writes are calls, so that they are checked.
+strings=()
+[ "$(uname -m)" = x86_64 ] &&
+    strings=(-mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign)
+checked=(-std=c++20 -fsanitize=thread,alignment,bounds-strict
+         --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1
+         "${strings[@]}" -fno-ipa-reference -fno-exceptions -Wno-tsan
          -Wno-unused-function -Wno-unused-parameter -Wno-attributes)
 
-# The simulator itself: what changed is compiled again.
+# compile OBJECT SOURCE HEADER: unless the object is newer than both; two at a time
+compile() {
+    [ "$1" -nt "$2" ] && [ "$1" -nt "$3" ] && return
+    while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+    case $2 in
+    *.cu) checked "$1" "$2" & ;;
+    *.cc) "$CXX" -std=c++20 -O2 "${common[@]}" -Wshadow -I"$here/include" -I"$root/runtime" -c \
+              -o "$1" "$2" & ;;
+    esac
+    started+=($!)
+}
+
+# checked OBJECT SOURCE [OPTIONS]: memcpy and its like are checked under names of the simulator
+checked() {
+    "$CXX" "${common[@]}" "${include[@]}" "${checked[@]}" "${@:3}" -x c++ -c -o "$1.tmp" "$2"
+    objcopy --redefine-sym memcpy=cudasim_memcpy --redefine-sym memmove=cudasim_memmove \
+            --redefine-sym memset=cudasim_memset "$1.tmp" "$1"
+    rm -f "$1.tmp"
+}
+
+# The simulator itself and, asked for, runtime/cuda: what changed is compiled again.
 library() {
-    mkdir -p "$sim"
+    mkdir -p "$sim/runtime"
     exec 9> "$sim/lock"
     flock 9
-    local newest source object pids=
-    newest=$(ls -t "$here"/*.h "$here"/include/*.h "$here/cc.sh" | head -n 1)
+    local newest source
+    started=()
+    newest=$(ls -t "$here"/*.h "$here"/include/*.h "$root/runtime/half.h" "$here/cc.sh" |
+             head -n 1)
     for source in "$here"/*.cc; do
-        object=$sim/$(basename "$source" .cc).o
-        if [ ! "$object" -nt "$source" ] || [ ! "$object" -nt "$newest" ]; then
-            "$CXX" -std=c++20 -O2 "${common[@]}" -Wshadow -fno-omit-frame-pointer -I"$here/include" \
-                -c -o "$object" "$source" & pids="$pids $!"
-        fi
+        compile "$sim/$(basename "$source" .cc).o" "$source" "$newest"
+        library+=("$sim/$(basename "$source" .cc).o")
     done
-    for pid in $pids; do wait "$pid"; done
+    if [ -n "$runtime" ]; then
+        newest=$(ls -t "$newest" "$root"/runtime/*.h "$root"/runtime/cuda/*.h | head -n 1)
+        for source in "$root"/runtime/cuda/*.cu; do
+            compile "$sim/runtime/$(basename "$source" .cu).o" "$source" "$newest"
+            library+=("$sim/runtime/$(basename "$source" .cu).o")
+        done
+        library+=("$BUILD"/runtime/{core,data,checkpoint,optim}/*.o -ljansson -lz -fopenmp)
+    fi
+    for pid in "${started[@]}"; do wait "$pid"; done
     exec 9>&-
 }
 
-out=a.out only= objects=() options=() sources=()
+out=a.out only= runtime= library=() objects=() options=() sources=()
 while [ $# -gt 0 ]; do
     case $1 in
     -o) out=$2; shift ;;
     -c) only=1 ;;
+    --runtime) runtime=1 ;;
     *.cu|*.cc|*.c) sources+=("$1") ;;
     *.o|*.a) objects+=("$1") ;;
     *) options+=("$1") ;;
@@ -51,9 +85,9 @@ for i in "${!sources[@]}"; do
     source=${sources[$i]} object=$work/$i.o
     [ -n "$only" ] && object=$out
     case $source in
-    *.cu) "$CXX" "${common[@]}" "${include[@]}" "${checked[@]}" "${options[@]}" -x c++ -c \
-              -o "$object" "$source" ;;
-    *.cc) "$CXX" -std=c++20 "${common[@]}" "${include[@]}" "${options[@]}" -c -o "$object" "$source" ;;
+    *.cu) checked "$object" "$source" "${options[@]}" ;;
+    *.cc) "$CXX" -std=c++20 "${common[@]}" "${include[@]}" "${options[@]}" -c -o "$object" \
+              "$source" ;;
     *.c) "${CC:-gcc}" -std=c11 -D_GNU_SOURCE "${common[@]}" "${include[@]}" "${options[@]}" -c \
               -o "$object" "$source" ;;
     esac
@@ -61,4 +95,5 @@ for i in "${!sources[@]}"; do
 done
 [ -n "$only" ] && exit 0
 library
-"$CXX" -no-pie -o "$out" "${made[@]}" "${objects[@]}" "$sim"/*.o "${options[@]}" -lpthread -lm
+"$CXX" -no-pie -o "$out" "${made[@]}" "${objects[@]}" "${library[@]}" "${options[@]}" \
+    -lpthread -ldl -lm

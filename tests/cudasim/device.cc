@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <map>
 
 #include "sim.h"
@@ -143,6 +144,14 @@ SimLock::SimLock()
 }
 
 SimLock::~SimLock() { pthread_mutex_unlock(&mutex); }
+
+void sim_rest(void)
+{
+    sim_memory_open(false);
+    pthread_mutex_unlock(&mutex);
+    usleep(100);
+    pthread_mutex_lock(&mutex);
+}
 
 const char *cudasim_injected(const char *call)
 {

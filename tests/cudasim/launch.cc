@@ -15,6 +15,20 @@ size_t shared_limit(const void *kernel)
     return found == shared_asked.end() ? (size_t)48 << 10 : found->second;
 }
 
+/* Of __launch_bounds__, see cudasim_kernel.h; 1024 where there are none. */
+unsigned thread_limit(const void *kernel)
+{
+    const unsigned char *code = (const unsigned char *)kernel;
+    unsigned n = 0;
+#if defined(__x86_64__)
+    while (n < 32 && code[n] == 0x90)
+        n++;
+#else
+    (void)code;
+#endif
+    return n ? 32 * n : 1024;
+}
+
 cudaError_t check(const CudasimLaunch *l)
 {
     const dim3 g = l->grid, b = l->block;
@@ -23,7 +37,7 @@ cudaError_t check(const CudasimLaunch *l)
     if (!g.x || !g.y || !g.z || !b.x || !b.y || !b.z || g.x > 0x7fffffff || g.y > 65535
         || g.z > 65535 || b.x > 1024 || b.y > 1024 || b.z > 64 || b.x * b.y * b.z > 1024)
         return cudaErrorInvalidConfiguration;
-    if (l->shared > shared_limit(l->kernel))
+    if (l->shared > shared_limit(l->kernel) || b.x * b.y * b.z > thread_limit(l->kernel))
         return cudaErrorInvalidValue;
     return cudaSuccess;
 }
@@ -70,7 +84,7 @@ cudaError_t cudasim_func_get_attributes(struct cudaFuncAttributes *out, const vo
 {
     SIM_CALL("cudaFuncGetAttributes");
     *out = {};
-    out->maxThreadsPerBlock = 1024;
+    out->maxThreadsPerBlock = (int)thread_limit(kernel);
     out->numRegs = 32;
     out->ptxVersion = out->binaryVersion = cudasim_arch();
     out->maxDynamicSharedSizeBytes = (int)shared_limit(kernel);
@@ -80,7 +94,7 @@ cudaError_t cudasim_func_get_attributes(struct cudaFuncAttributes *out, const vo
 cudaError_t cudasim_occupancy(int *blocks, const void *kernel, int threads, size_t shared)
 {
     SIM_CALL("cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    if (threads < 1 || threads > 1024 || shared > shared_limit(kernel))
+    if (threads < 1 || threads > (int)thread_limit(kernel) || shared > shared_limit(kernel))
         return sim_result(cudaErrorInvalidValue);
     const int by_threads = 2048 / ((threads + 31) / 32 * 32);
     const int by_shared = (int)((sim_shared_most() + 1024) / (shared + 1024));

@@ -48,7 +48,8 @@ fault() {
             echo "not ok cudasim/fault/$name: $orders: exit code $rc, $(head -n 1 "$work/out")"
             return
         fi
-        if ! grep -qF -e "${2%|*}" -e "${2#*|}" "$work/out" || [ "$(wc -l < "$work/out")" -ne 1 ]; then
+        if ! grep -qF -e "${2%|*}" -e "${2#*|}" "$work/out" ||
+           [ "$(wc -l < "$work/out")" -ne 1 ]; then
             echo "not ok cudasim/fault/$name: $orders: $(head -n 2 "$work/out")"
             return
         fi
@@ -78,7 +79,8 @@ refused float_atomic 'atomicAdd of a float' \
     '__global__ void k(float *x) { atomicAdd(x, 1.0f); }'
 refused active_mask '__activemask' '__global__ void k(unsigned *x) { *x = __activemask(); }'
 refused clock 'clock64' '__global__ void k(long long *x) { *x = clock64(); }'
-refused constant '__constant__' '__constant__ float t[4]; __global__ void k(float *x) { *x = t[1]; }'
+refused constant '__constant__' \
+    '__constant__ float t[4]; __global__ void k(float *x) { *x = t[1]; }'
 refused argument_count 'another number' \
     '__global__ void k(float *x); void f(void) { cudasim_launch(0, "k", 1, 1, 0, k); }'
 for part in lib*.sh; do

@@ -1,11 +1,12 @@
 /* sim.h -- what the files of the simulator know of each other.
  *
- *   device.cc   devices, errors, injected failures        report.cc  one report and the end
- *   memory.cc   device memory, pinned memory, shadow      access.cc  checks of every access
- *   race.cc     why an access is wrong, in words          symbols.cc shared variables, source lines
- *   block.cc    fibers, barriers, warps                   launch.cc  limits of a launch
- *   stream.cc   queues, events, what is ordered           copy.cc    copies and fills
- *   graph.cc    capture and launch of graphs
+ *   device.cc  devices, errors, injected failures   report.cc   one report and the end
+ *   memory.cc  device memory, pinned memory         access.cc   checks of every access
+ *   race.cc    why an access is wrong, in words     bounds.cc   arrays and alignment of types
+ *   block.cc   fibers, barriers, warps              launch.cc   limits of a launch
+ *   stream.cc  queues, events, what is ordered      copy.cc     copies and fills
+ *   graph.cc   capture and launch of graphs         order.cc    orders that CUDA leaves open
+ *   symbols.cc shared variables, source lines
  *
  * The one idea: time is a count of intervals (ticks). Work runs one operation after another, in it
  * one block after another, in that one warp after another, and a tick begins with each of them and
@@ -212,6 +213,7 @@ struct SimLock {                          /* one call at a time */
     SimLock();
     ~SimLock();
 };
+void sim_rest(void); /* inside a call: lets other threads and processes go on */
 size_t sim_total_memory(void);
 size_t sim_shared_most(void); /* per block, asked for */
 
@@ -226,7 +228,7 @@ size_t sim_shared_most(void); /* per block, asked for */
     if (sim_capturing())                                                                           \
     cudasim_report("%s while a stream is captured: not permitted", name)
 
-/* ---- order.cc: CUDASIM_ORDER, CUDASIM_STREAMS ------------------------------------------------- */
+/* ---- order.cc: CUDASIM_ORDER, CUDASIM_STREAMS ------------------------------------------------ */
 
 enum SimStreams { SIM_LATE, SIM_EARLY, SIM_SHUFFLED };
 enum SimStreams sim_streams(void);

@@ -2,8 +2,8 @@
  *
  * Nothing runs when it is queued; when the host waits, what it waits for runs, and no more
  * (CUDASIM_STREAMS=late), or in an order by chance (a seed). early: everything at once. The one
- * idea: a lane is a stream or a branch of a graph; a clock says how many operations of each lane are
- * before something, so order is a comparison and never an accident of the order in time.
+ * idea: a lane is a stream or a branch of a graph; a clock says how many operations of each lane
+ * are before something, so order is a comparison and never an accident of the order in time.
  */
 #include <string.h>
 #include <algorithm>
@@ -23,6 +23,7 @@ std::vector<uint32_t> seqs;                      /* by lane: operations queued *
 std::vector<cudaStream_t> streams;
 CUstream_st *default_stream;
 double fake_ms;
+bool not_yet; /* said by the operation that runs */
 const SimOp *running;
 uint64_t asked_from, asked_to; /* what sim_op_before was asked last: its operation's ticks */
 bool asked_answer;
@@ -76,20 +77,56 @@ void run_op(SimOp *op)
     running = op;
     asked_from = asked_to = 0;
     sim_memory_open(true);
+    not_yet = false;
     op->run();
     done_by_lane.resize(seqs.size());
     done_by_lane[(size_t)op->lane].push_back((uint32_t)done.size() - 1);
     fake_ms += 0.001;
 }
 
-/* Removes and runs the operation at place i. */
-void run_at(size_t i)
+/* false: it cannot go on yet, and is to be called again. */
+bool try_op(SimOp *op)
 {
-    SimOp *op = pending[i];
-    pending.erase(pending.begin() + (ptrdiff_t)i);
+    not_yet = false;
     if (!sim_sticky)
         run_op(op);
+    return !not_yet;
+}
+
+/* Runs the operation at place i and removes it; false: it stays. */
+bool run_at(size_t i)
+{
+    SimOp *op = pending[i];
+    if (!try_op(op))
+        return false;
+    pending.erase(pending.begin() + (ptrdiff_t)i);
     delete op;
+    return true;
+}
+
+/* Runs what is needed (or everything) and not behind something that cannot go on yet. false: none
+   came to its end. */
+bool run_ready(const SimClock &goal, bool everything)
+{
+    std::deque<SimOp *> now, stay;
+    std::vector<const SimOp *> stuck;
+    bool ran = false;
+    now.swap(pending);
+    for (SimOp *op : now) {
+        bool run = everything || covers(goal, op->lane, op->seq);
+        for (const SimOp *s : stuck)
+            run = run && !covers(op->clock, s->lane, s->seq);
+        if (run && try_op(op)) {
+            ran = true;
+            delete op;
+            continue;
+        }
+        if (run)
+            stuck.push_back(op);
+        stay.push_back(op);
+    }
+    pending.insert(pending.begin(), stay.begin(), stay.end());
+    return ran;
 }
 
 /* Nothing that is pending is before it. */
@@ -101,12 +138,13 @@ bool ready(size_t i)
     return true;
 }
 
-/* One operation by chance among those that are needed, sometimes another one. */
-bool run_any(const SimClock &goal)
+/* One operation by chance among those that are needed, sometimes another one. After some that could
+   not go on, any one, and the host rests. */
+bool run_any(const SimClock &goal, unsigned *failed)
 {
     std::vector<size_t> choice;
     bool needed = false;
-    const bool all = sim_random(4) == 0;
+    const bool all = *failed > 8 || sim_random(4) == 0;
     for (size_t i = 0; i < pending.size(); i++) {
         const bool wanted = covers(goal, pending[i]->lane, pending[i]->seq);
         needed |= wanted;
@@ -114,7 +152,9 @@ bool run_any(const SimClock &goal)
             choice.push_back(i);
     }
     if (needed)
-        run_at(choice[sim_random((uint32_t)choice.size())]);
+        *failed = run_at(choice[sim_random((uint32_t)choice.size())]) ? 0 : *failed + 1;
+    if (*failed % 32 == 31)
+        sim_rest();
     return needed;
 }
 
@@ -126,15 +166,13 @@ bool any_pending(const SimClock &goal)
     return false;
 }
 
-/* The first that is needed; false: there is none. */
-bool run_first(const SimClock &goal)
+/* The first that is needed and can go on; all others where none can. */
+void run_first(const SimClock &goal)
 {
     for (size_t i = 0; i < pending.size(); i++)
-        if (covers(goal, pending[i]->lane, pending[i]->seq)) {
-            run_at(i);
-            return true;
-        }
-    return false;
+        if (covers(goal, pending[i]->lane, pending[i]->seq) && ready(i) && run_at(i))
+            return;
+    run_ready(goal, true);
 }
 
 } // namespace
@@ -151,19 +189,14 @@ void sim_join(SimClock *into, const SimClock &other)
 
 void sim_wait(const SimClock &goal)
 {
+    unsigned failed = 0;
     if (sim_streams() == SIM_SHUFFLED) {
-        while (run_any(goal))
+        while (run_any(goal, &failed))
             ;
     } else {
-        std::deque<SimOp *> now, later;
-        for (SimOp *op : pending)
-            (covers(goal, op->lane, op->seq) ? now : later).push_back(op);
-        pending.swap(later);
-        for (SimOp *op : now) {
-            if (!sim_sticky)
-                run_op(op);
-            delete op;
-        }
+        while (any_pending(goal))
+            if (!run_ready(goal, false) && !run_ready(goal, true))
+                sim_rest();
     }
     sim_memory_open(false);
     sim_join(&sim_host_clock, goal);
@@ -255,9 +288,8 @@ void sim_queue(cudaStream_t stream, const char *name, std::function<void()> run,
     }
     s->clock = sim_queue_at(s->lane, s->clock, name, run, reads)->clock;
     if (sim_streams() == SIM_EARLY) {
-        const SimClock goal = s->clock, host = sim_host_clock;
-        sim_wait(goal);
-        sim_host_clock = host; /* it ran, but the host did not wait */
+        run_ready(s->clock, false); /* the host does not wait */
+        sim_memory_open(false);
     }
 }
 
@@ -269,6 +301,8 @@ cudaError_t cudasim_enqueue(cudaStream_t stream, const char *name, std::function
     sim_queue(stream, name, run, {});
     return cudaSuccess;
 }
+
+void cudasim_not_yet(void) { not_yet = true; }
 
 /* ---- streams --------------------------------------------------------------------------------- */
 

@@ -202,6 +202,28 @@ static void misaligned(void)
     CHECK(cudaDeviceSynchronize());
 }
 
+__global__ void clear(float *y, int n) { memset(y, 0, (size_t)n * sizeof *y); }
+
+static void memset_bounds(void)
+{
+    LAUNCH(NULL, clear, 1, 1, 0, on_device<float>(64), 65);
+    CHECK(cudaDeviceSynchronize());
+}
+
+__global__ void local_index(float *y, int n)
+{
+    float v[8];
+    for (int i = 0; i <= n; i++)
+        v[i] = (float)i;
+    y[threadIdx.x] = v[threadIdx.x % 8];
+}
+
+static void local_bounds(void)
+{
+    LAUNCH(NULL, local_index, 1, 8, 0, on_device<float>(8), 8);
+    CHECK(cudaDeviceSynchronize());
+}
+
 __global__ void overlap(float *y) { y[blockIdx.x * 63 + threadIdx.x] = (float)threadIdx.x; }
 
 static void two_blocks(void)
@@ -422,6 +444,8 @@ static const Case cases[] = {
     { "use_after_free", use_after_free, "use after cudaFree" },
     { "free_twice", free_twice, "cudaFree a second time" },
     { "misaligned", misaligned, "misaligned address" },
+    { "memset_bounds", memset_bounds, "out of bounds: kernel clear" },
+    { "local_bounds", local_bounds, "uses index 8 of an array 'float [8]'" },
     { "two_blocks", two_blocks, "race, two blocks of one launch" },
     { "neighbours", neighbours, "race, two threads" },
     { "missing_fence", missing_fence, "race, two blocks of one launch" },

@@ -1,7 +1,7 @@
 /* test_good.cu -- correct programs, which pass under all orders of threads, blocks and streams. */
 #include "test.h"
 
-__global__ void add_one(float *y, const float *x, int n)
+__global__ void __launch_bounds__(256) add_one(float *y, const float *x, int n)
 {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i < n)
@@ -253,6 +253,8 @@ static void launch_limits(void)
     float *x = counting(4);
     LAUNCH(NULL, add_one, 1, 1025, 0, x, x, 4);
     WANT(cudaGetLastError() == cudaErrorInvalidConfiguration);
+    LAUNCH(NULL, add_one, 1, 288, 0, x, x, 4); /* beyond its bounds */
+    WANT(cudaGetLastError() == cudaErrorInvalidValue);
     LAUNCH(NULL, add_one, 0, 32, 0, x, x, 4);
     WANT(cudaGetLastError() == cudaErrorInvalidConfiguration);
     LAUNCH(NULL, add_one, dim3(1, 65536), 32, 0, x, x, 4);

@@ -19,7 +19,10 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __shared__      static thread_local
-#define __launch_bounds__(...)
+/* A kernel begins with an instruction without effect for each 32 threads of its bound, so that the
+   launch can count them. */
+#define __launch_bounds__(threads, ...)                                                            \
+    __attribute__((patchable_function_entry(((threads) + 31) / 32)))
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
 

@@ -16,6 +16,11 @@ cudaError_t cudasim_enqueue(cudaStream_t stream, const char *name, std::function
    order of streams. what: for messages, "operand A". */
 void cudasim_reads(const void *at, size_t bytes, const char *what);
 void cudasim_writes(void *at, size_t bytes, const char *what);
+/* Inside such work: it cannot go on before another process has done something. It is called again,
+   after other work that is ready, until it does not say so; a query of its stream tries it once. */
+void cudasim_not_yet(void);
+/* Bytes of device or shared memory hold nothing of use any more: to read them is an error. */
+void cudasim_unwrite(void *at, size_t bytes);
 /* The work failed: every later call of the runtime answers with this error. */
 void cudasim_work_failed(cudaError_t error);
 bool cudasim_is_device(const void *at, size_t bytes); /* all of it in one allocation */
