@@ -184,6 +184,7 @@ SimOp *sim_queue_at(int lane, const SimClock &before, const char *name,
 void sim_join(SimClock *into, const SimClock &other);
 void sim_wait(const SimClock &goal); /* runs what it needs; the host is behind it then */
 void sim_wait_all(void);
+void sim_stream_init(void);
 cudaStream_t sim_stream(cudaStream_t stream); /* the default one for NULL */
 const SimDone *sim_op_at(uint64_t tick);
 bool sim_op_before(uint64_t tick); /* is the operation that ran then before the present one? */

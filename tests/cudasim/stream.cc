@@ -5,6 +5,7 @@
  * idea: a lane is a stream or a branch of a graph; a clock says how many operations of each lane
  * are before something, so order is a comparison and never an accident of the order in time.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <algorithm>
 #include <deque>
@@ -201,6 +202,15 @@ void sim_wait(const SimClock &goal)
     sim_memory_open(false);
     sim_join(&sim_host_clock, goal);
 }
+
+/* Work that nobody waited for runs when the program ends well, so that its faults are found. */
+static void run_rest(int status, void *)
+{
+    if (!status && !pending.empty() && !sim_sticky && !cudasim_in_kernel())
+        sim_wait_all();
+}
+
+void sim_stream_init(void) { on_exit(run_rest, NULL); }
 
 void sim_wait_all(void)
 {
