@@ -6,7 +6,7 @@
  *   block.cc   fibers, barriers, warps              launch.cc   limits of a launch
  *   stream.cc  queues, events, what is ordered      copy.cc     copies and fills
  *   graph.cc   capture and launch of graphs         order.cc    orders that CUDA leaves open
- *   symbols.cc shared variables, source lines
+ *   symbols.cc shared variables, source lines       traffic.cc  what kernels move, as a table
  *
  * The one idea: time is a count of intervals (ticks). Work runs one operation after another, in it
  * one block after another, in that one warp after another, and a tick begins with each of them and
@@ -228,6 +228,15 @@ size_t sim_shared_most(void); /* per block, asked for */
     SIM_CALL(name);                                                                                \
     if (sim_capturing())                                                                           \
     cudasim_report("%s while a stream is captured: not permitted", name)
+
+/* ---- traffic.cc: CUDASIM_TRAFFIC ------------------------------------------------------------- */
+
+extern bool sim_traffic; /* is it counted? */
+void sim_traffic_init(void);
+void sim_traffic_begin(const char *name);
+void sim_traffic_range(size_t bytes, bool write);
+void sim_traffic_access(uintptr_t at, size_t bytes, bool write, const void *pc);
+void sim_traffic_block_ends(void);
 
 /* ---- order.cc: CUDASIM_ORDER, CUDASIM_STREAMS ------------------------------------------------ */
 

@@ -79,6 +79,8 @@ void run_op(SimOp *op)
     asked_from = asked_to = 0;
     sim_memory_open(true);
     not_yet = false;
+    if (sim_traffic)
+        sim_traffic_begin(op->name);
     op->run();
     done_by_lane.resize(seqs.size());
     done_by_lane[(size_t)op->lane].push_back((uint32_t)done.size() - 1);
