@@ -14,7 +14,8 @@
 
 #include "num.h" /* inline math, Philox; half.h: 16-bit types and conversions */
 
-#if defined(__cplusplus) /* the CUDA target, rt_cuda.h */
+#if defined(__cplusplus) /* the CUDA target, rt_cuda.h: without the functions of the CPU */
+#define RT_CUDA
 #define restrict __restrict__
 extern "C" {
 #endif

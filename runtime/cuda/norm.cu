@@ -92,7 +92,7 @@ template <typename T> __global__ void __launch_bounds__(RT_UPDATE_THREADS) g_nor
     const bool scaled = sizeof(T) == sizeof(double) && isinf(sums[0]);
     const double squares = scaled ? sums[1] : sums[0];
     const double norm = sqrt(squares) / (scaled ? RT_TINY : 1) / scale_of(n.s);
-    bool finite = isfinite(squares);
+    bool finite = isfinite(squares) && !n.s->held;
     for (int i = 0; i < RT_MAX_SLOTS; i++)
         if (n.slots >> i & 1 && !isfinite(n.s->sum[i]))
             finite = false;
