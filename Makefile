@@ -40,7 +40,8 @@ endif
 # The CUDA toolkit: nvcc, and headers that have cuBLASLt, which a program loads when it needs it.
 CUDA ?= $(if $(SAN),0,auto)
 ifneq ($(CUDA),0)
-NVCC      := $(or $(NVCC),$(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc))
+NVCC      := $(or $(NVCC),$(shell PATH="$$PATH:$${CUDA_HOME:-/usr/local/cuda}/bin" \
+               command -v nvcc))
 CUDA_HOME := $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC) || echo $(NVCC)))))
 HAVE_CUDA := $(and $(NVCC),$(shell printf '\043include <cublasLt.h>\n' | \
                $(CC) -x c - -fsyntax-only -I$(CUDA_HOME)/include 2>/dev/null && echo 1))

@@ -1,10 +1,10 @@
-/* build.c -- where the runtime lies, files written whole, and the call of the C compiler.
+/* build.c -- where the runtime lies, files written whole, and the run of the C or CUDA compiler.
  *
  * In: the path of our own binary; text; options. Out: places relative to it (a build tree or an
  * installation, so that either can be moved); files that appear complete or not at all; an
- * executable. The C compiler is started directly, without a shell.
+ * executable. That compiler is started directly, without a shell.
  */
-#include "build.h"
+#include "toolchain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,8 +48,13 @@ Places build_find_places(Context *cx)
         "../lib/gradcc/libgradcc_rt.a",
     };
     static const char *const libs[] = { "rt.libs", "../lib/gradcc/rt.libs" };
+    static const char *const cuda_library[] = {
+        "libgradcc_rt_cuda.a",
+        "../lib/gradcc/libgradcc_rt_cuda.a",
+    };
+    static const char *const cuda_libs[] = { "rt_cuda.libs", "../lib/gradcc/rt_cuda.libs" };
     char self[PATH_BYTES];
-    Places at = { NULL, NULL, NULL, NULL };
+    Places at = { 0 };
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len <= 0)
         return at;
@@ -61,6 +66,8 @@ Places build_find_places(Context *cx)
     at.include = first_there(cx, self, include, 3, "rt.h");
     at.library = first_there(cx, self, library, 2, NULL);
     at.libs = first_there(cx, self, libs, 2, NULL);
+    at.cuda_library = first_there(cx, self, cuda_library, 2, NULL);
+    at.cuda_libs = first_there(cx, self, cuda_libs, 2, NULL);
     return at;
 }
 
@@ -141,30 +148,7 @@ const char *build_output_name(Context *cx, const Options *opt)
     return arena_strndup(cx->arena, base, (size_t)(dot - base));
 }
 
-/* ---- the C compiler ------------------------------------------------------------------------ */
-
-static void add_words(Context *cx, TextList *args, const char *words)
-{
-    while (*words) {
-        words += strspn(words, " \t\n");
-        const size_t len = strcspn(words, " \t\n");
-        if (len > 0)
-            vec_push(cx->arena, args, arena_strndup(cx->arena, words, len));
-        words += len;
-    }
-}
-
-static const char *read_small(Context *cx, const char *path)
-{
-    Text t = text_new(cx->arena);
-    char part[1024];
-    FILE *f = path ? fopen(path, "r") : NULL;
-    for (size_t n; f && (n = fread(part, 1, sizeof part, f)) > 0;)
-        text_putn(&t, part, n);
-    if (f)
-        fclose(f);
-    return t.at;
-}
+/* ---- the compiler --------------------------------------------------------------------------- */
 
 /* Starts a program with the signals that end us blocked here and as usual there. */
 static int spawn(const TextList *args, bool quiet, const sigset_t *outside, pid_t *pid)
@@ -216,11 +200,11 @@ static int start(const TextList *args, bool quiet, int *ended)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static const char *temporary_name(Context *cx)
+static const char *temporary_name(Context *cx, const char *ending)
 {
     const char *dir = getenv("TMPDIR");
-    char *path = arena_printf(cx->arena, "%s/gradcc-XXXXXX.c", dir && *dir ? dir : "/tmp");
-    const int fd = mkstemps(path, 2);
+    char *path = arena_printf(cx->arena, "%s/gradcc-XXXXXX%s", dir && *dir ? dir : "/tmp", ending);
+    const int fd = mkstemps(path, (int)strlen(ending));
     if (fd < 0) {
         complain(cx, "write", path);
         return NULL;
@@ -229,51 +213,11 @@ static const char *temporary_name(Context *cx)
     return path;
 }
 
-static TextList compiler_call(Context *cx, const Options *opt, const Places *at, const char *source,
-                              const char *output)
-{
-    static const char *const fixed[] = {
-        "-std=c11",
-        "-O3",
-        "-fopenmp",
-        "-ffp-contract=off",
-        "-fno-math-errno",
-        "-fno-trapping-math",
-        "-Werror=incompatible-pointer-types",
-        "-Werror=int-conversion",
-    };
-    TextList args = { 0 };
-    add_words(cx, &args, opt->cc);
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        vec_push(cx->arena, &args, fixed[i]);
-    vec_push(cx->arena, &args, arena_printf(cx->arena, "-march=%s", opt->march));
-    add_words(cx, &args, opt->cflags);
-    vec_push(cx->arena, &args, arena_printf(cx->arena, "-I%s", at->include));
-    vec_push(cx->arena, &args, "-o");
-    vec_push(cx->arena, &args, output);
-    vec_push(cx->arena, &args, source);
-    vec_push(cx->arena, &args, at->library);
-    add_words(cx, &args, at->libs ? read_small(cx, at->libs) : "-lm");
-    vec_push(cx->arena, &args, (const char *)NULL);
-    return args;
-}
-
 /* Does the emitted text compile, without the flags of the user? Nothing is written. */
-static bool is_c(Context *cx, const Places *at, const char *source, int *ended)
+static bool is_right(Context *cx, const Options *opt, const Places *at, const char *source,
+                     int *ended)
 {
-    TextList args = { 0 };
-    const char *const words[] = {
-        "cc",
-        "-std=c11",
-        "-fopenmp",
-        "-w",
-        "-fsyntax-only",
-        arena_printf(cx->arena, "-I%s", at->include),
-        source,
-        NULL,
-    };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        vec_push(cx->arena, &args, words[i]);
+    const TextList args = toolchain_trial(cx, opt, at, source);
     return start(&args, true, ended) <= 0;
 }
 
@@ -295,26 +239,27 @@ static bool has_room(Context *cx, const char *temp, int parts, const char *path)
     return fits || complain(cx, "write", path);
 }
 
-/* Whose fault it is that the C compiler gave up: of the text that gradcc wrote, or of what the user
+/* Whose fault it is that the compiler gave up: of the text that gradcc wrote, or of what the user
    and the machine added. */
-static int explain_failure(Context *cx, const Options *opt, const char *cc, int code,
-                           bool c_is_fine)
+static int explain_failure(Context *cx, const Options *opt, const char *cc, int code, bool right)
 {
     const Span nowhere = { 0 };
-    const bool own = opt->cflags[0] || strcmp(opt->cc, "cc") != 0
-                     || strcmp(opt->march, "native") != 0;
-    if (!c_is_fine) {
+    const bool cuda = opt->target == TARGET_CUDA;
+    const char *language = cuda ? "CUDA" : "C", *kind = cuda ? "cuda" : "c";
+    if (!right) {
         fprintf(stderr,
-                "gradcc: %s failed with exit code %d: the C that gradcc wrote does not compile\n"
-                "gradcc: this is a bug of gradcc; --emit=c -o FILE.c keeps the C\n",
-                cc, code);
+                "gradcc: %s failed with exit code %d: the %s that gradcc wrote does not compile\n"
+                "gradcc: this is a bug of gradcc; --emit=%s -o FILE%s keeps the %s\n",
+                cc, code, language, kind, toolchain_ending(opt), language);
         return EXIT_BUG;
     }
     Diag *d = diag_error(cx, nowhere, "%s failed with exit code %d", cc, code);
-    if (own)
-        diag_hint(d, "the emitted C is right: look at --cc, --cflags and --march");
+    if (toolchain_is_own(opt))
+        diag_hint(d, "the emitted %s is right: look at %s", language,
+                  cuda ? "--nvcc, --cflags and --cuda-arch" : "--cc, --cflags and --march");
     else
-        diag_hint(d, "the emitted C is right: the message of %s above says what it lacks", cc);
+        diag_hint(d, "the emitted %s is right: the message of %s above says what it lacks",
+                  language, cc);
     return EXIT_MISTAKE;
 }
 
@@ -336,7 +281,7 @@ static bool may_replace(Context *cx, const char *output)
 static int compile_and_link(Context *cx, const Options *opt, const Places *at, const char *source,
                             const char *temp, const char *output, int *ended)
 {
-    const TextList args = compiler_call(cx, opt, at, source, temp);
+    const TextList args = toolchain_call(cx, opt, at, source, temp);
     const int code = start(&args, false, ended);
     if (*ended)
         return EXIT_MISTAKE;
@@ -349,7 +294,7 @@ static int compile_and_link(Context *cx, const Options *opt, const Places *at, c
         if (!has_room(cx, temp, PARTS_OF_A_PROGRAM, output)
             || !has_room(cx, beside, PARTS_OF_A_PROGRAM, beside))
             return EXIT_MISTAKE;
-        const bool killed = code > 128, fine = killed || is_c(cx, at, source, ended);
+        const bool killed = code > 128, fine = killed || is_right(cx, opt, at, source, ended);
         return explain_failure(cx, opt, args.at[0], code, fine);
     }
     if (rename(temp, output) == 0)
@@ -361,17 +306,12 @@ static int compile_and_link(Context *cx, const Options *opt, const Places *at, c
 int build_program(Context *cx, const Options *opt, const Places *at, const Text *c,
                   const char *output)
 {
-    const Span nowhere = { 0 };
-    if (at->include == NULL || at->library == NULL) {
-        Diag *d = diag_error(cx, nowhere,
-                             "the runtime (rt.h, libgradcc_rt.a) is not beside this gradcc");
-        diag_hint(d, "build it with make, install it with make install; --emit=c works without");
+    if (!toolchain_is_here(cx, opt, at))
         return EXIT_MISTAKE;
-    }
     const char *temp = arena_printf(cx->arena, "%s.tmp%ld", output, (long)getpid());
     if (!may_replace(cx, output) || !has_room(cx, temp, 0, output))
         return EXIT_MISTAKE;
-    const char *source = temporary_name(cx);
+    const char *source = temporary_name(cx, toolchain_ending(opt));
     if (source == NULL)
         return EXIT_MISTAKE;
     int ended = 0, code = EXIT_MISTAKE;

@@ -1,11 +1,12 @@
-/* build.h -- the files beside the model, and the call of the C compiler. */
+/* build.h -- the files beside the model, and the run of the C or CUDA compiler. */
 #ifndef GRADCC_BUILD_H
 #define GRADCC_BUILD_H
 
 #include "options.h"
 
-typedef struct {                                    /* found beside the compiler's own binary; */
-    const char *prelude, *include, *library, *libs; /* NULL = not there */
+typedef struct { /* found beside the compiler's own binary; NULL = not there */
+    const char *prelude, *include, *library, *libs;
+    const char *cuda_library, *cuda_libs; /* of --target=cuda */
 } Places;
 
 Places build_find_places(Context *cx);

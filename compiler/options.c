@@ -36,8 +36,10 @@ static const Row table[] = {
     { "output", NULL, KIND_SECTION, 0, NULL, 0, NULL },
     { "-o", "FILE", KIND_TEXT, AT(output), NULL, 0,
       "where the result goes; text goes to stdout without it" },
-    { "--emit", "KIND", KIND_CHOICE, AT(emit), "exe|ast|ir|grad|plan|c|types", EMIT_EXE,
-      "stop earlier: ast, ir, grad, types, plan or c; exe is the default" },
+    { "--emit", "KIND", KIND_CHOICE, AT(emit), "exe|ast|ir|grad|plan|c|types|cuda", EMIT_EXE,
+      "stop earlier: ast, ir, grad, types, plan, c or cuda; exe is the default" },
+    { "--target", "T", KIND_CHOICE, AT(target), "c|cuda", TARGET_C,
+      "what the program runs on: c (a CPU, the default) or cuda (an NVIDIA GPU)" },
     { "--precision", "P", KIND_CHOICE, AT(precision), "fp32|fp64|bf16|fp16", PRECISION_FP32,
       "of the train block, or fp32; 16 bits have fp32 masters" },
     { "--masters", "M", KIND_CHOICE, AT(masters), "fp32|none", MASTERS_FP32,
@@ -68,6 +70,10 @@ static const Row table[] = {
     { "--cc", "PROGRAM", KIND_TEXT, AT(cc), NULL, 0, "instead of cc" },
     { "--cflags", "FLAGS", KIND_TEXT, AT(cflags), NULL, 0, "more flags, separated by spaces" },
     { "--march", "NAME", KIND_TEXT, AT(march), NULL, 0, "instead of native" },
+    { "--nvcc", "PROGRAM", KIND_TEXT, AT(nvcc), NULL, 0,
+      "with --target=cuda: instead of nvcc, which takes --cflags too" },
+    { "--cuda-arch", "NAME", KIND_TEXT, AT(cuda_arch), NULL, 0,
+      "native, sm_80, sm_90, ...; without it that of the GPU here, or sm_80, sm_90 and PTX" },
 
     { "passes", NULL, KIND_SECTION, 0, NULL, 0, NULL },
     { "-O", "LEVEL", KIND_CHOICE, AT(level), "0|1|2|3", 0,
@@ -104,6 +110,7 @@ void options_help(FILE *out)
           "Compiles a model description into a training program.\n\n"
           "  gradcc chargpt.model -o chargpt       the program\n"
           "  gradcc --emit=c chargpt.model         the C that trains it\n"
+          "  gradcc --target=cuda chargpt.model    the program for a GPU; --emit=cuda: its CUDA\n"
           "  gradcc --emit=grad chargpt.model      its backward pass, to read\n",
           out);
     for (int i = 0; i < N_ROWS; i++) {
@@ -264,7 +271,7 @@ static const char *command_of(Context *cx, const Options *opt)
 {
     Text t = text_new(cx->arena);
     const char *base = opt->input ? strrchr(opt->input, '/') : NULL;
-    text_put(&t, "gradcc --emit=c");
+    text_put(&t, opt->target == TARGET_CUDA ? "gradcc --emit=cuda" : "gradcc --emit=c");
     for (int i = 0; i < opt->defines.len; i++)
         text_add(&t, " -D %s=%s", opt->defines.at[i].name, opt->defines.at[i].value);
     static const char *const precision[] = { "", " --precision=fp64", " --precision=bf16",
@@ -295,11 +302,47 @@ static void define_recompute(Context *cx, Options *opt)
     vec_push(cx->arena, &opt->defines, d);
 }
 
+/* "native" or "sm_80,sm_90a", from sm_80 on. */
+static bool read_architectures(const char *list)
+{
+    if (strcmp(list, "native") == 0)
+        return true;
+    for (const char *s = list;; s++) {
+        char *end = NULL;
+        const bool named = strncmp(s, "sm_", 3) == 0 && s[3] >= '1' && s[3] <= '9';
+        const long n = named ? strtol(s + 3, &end, 10) : 0;
+        if (n > 0 && n < 80)
+            return fail("--cuda-arch: sm_%ld is too old, programs need sm_80 or later", n);
+        s = named ? end + (*end == 'a' || *end == 'f') : s;
+        if (!named || (*s && *s != ','))
+            return fail("--cuda-arch: %s is neither native nor a list as in sm_80,sm_90", list);
+        if (!*s)
+            return true;
+    }
+}
+
+/* --emit=cuda is --emit=c for --target=cuda. */
+static bool settle_target(Options *opt)
+{
+    if (opt->emit == EMIT_CUDA && opt->target == TARGET_C)
+        return fail("--emit=cuda does not go with --target=c");
+    if (opt->emit == EMIT_CUDA) {
+        opt->emit = EMIT_C;
+        opt->target = TARGET_CUDA;
+    }
+    if (opt->target == TARGET_UNSET)
+        opt->target = TARGET_C;
+    if (opt->target == TARGET_C && (opt->nvcc || opt->cuda_arch))
+        return fail("%s goes with --target=cuda", opt->nvcc ? "--nvcc" : "--cuda-arch");
+    return !opt->cuda_arch || read_architectures(opt->cuda_arch);
+}
+
 bool options_parse(Context *cx, int argc, char **argv, Options *opt)
 {
     bool ended = false;
     *opt = (Options){ .level = 3,
                       .precision = PRECISION_UNSET,
+                      .target = TARGET_UNSET,
                       .head_rows = -1,
                       .cc = "cc",
                       .cflags = "",
@@ -334,6 +377,8 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
     }
     if (opt->dims.len > 0 && !opt->explain)
         return fail("--dims goes with --explain=memory; the program has an option --dims too");
+    if (!settle_target(opt))
+        return false;
     opt->unoptimised = opt->level == 0;
     opt->command = command_of(cx, opt);
     if (opt->recompute && !opt->ir)

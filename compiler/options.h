@@ -5,7 +5,17 @@
 #include "base/base.h"
 #include "front/sem.h"
 
-typedef enum { EMIT_EXE, EMIT_AST, EMIT_IR, EMIT_GRAD, EMIT_PLAN, EMIT_C, EMIT_TYPES } EmitKind;
+typedef enum {
+    EMIT_EXE,
+    EMIT_AST,
+    EMIT_IR,
+    EMIT_GRAD,
+    EMIT_PLAN,
+    EMIT_C,
+    EMIT_TYPES,
+    EMIT_CUDA
+} EmitKind;
+typedef enum { TARGET_UNSET = -1, TARGET_C, TARGET_CUDA } TargetKind;
 typedef enum { EXPLAIN_NOTHING, EXPLAIN_MEMORY, EXPLAIN_RECOMPUTE } ExplainKind;
 /* In the order of the words of precision = in the train block. */
 typedef enum {
@@ -25,6 +35,7 @@ typedef struct {
     const char *output;              /* -o, or NULL */
     int emit;                        /* EmitKind */
     bool emit_set;                   /* --emit was given */
+    int target;                      /* TargetKind; set by --emit=cuda too */
     bool ir;                         /* the input is IR text */
     int precision;                   /* Precision */
     const char *recompute;           /* --recompute, or NULL */
@@ -40,6 +51,7 @@ typedef struct {
     const char *stop_after;
     bool list_ops, list_passes, check_rules, time_passes, help, version;
     const char *cc, *cflags, *march;     /* of the C compiler */
+    const char *nvcc, *cuda_arch;        /* of the CUDA compiler; NULL: not given */
     long error_limit;                    /* 0 = none */
     bool no_warnings;                    /* -w */
     TextList quiet;                      /* -Wno-GROUP */

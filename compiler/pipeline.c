@@ -281,6 +281,7 @@ static Tried try_graph(Run *r, Graph *g, const char *name)
     const bool rounds = narrow == DT_BF16 || narrow == DT_F16;
     KernelProgram *kp = NEW(r->cx->arena, KernelProgram);
     kp->program = r->program;
+    kp->align = r->target->align;
     g = pass_expand(g, r->opt->unoptimised && !rounds);
     if (!is_off(r, "clean"))
         g = pass_simplify(g);
@@ -395,6 +396,7 @@ static void run_fuse(Run *r)
     const bool fuse = !is_off(r, "fuse");
     r->kernels = NEW(r->cx->arena, KernelProgram);
     r->kernels->program = p;
+    r->kernels->align = r->target->align;
     if (p->train_graph)
         r->kernels->train = pass_fuse(r->kernels, p->train_graph, "train", fuse);
     if (p->eval_graph)
@@ -491,7 +493,8 @@ static const Pass passes[] = {
       "numbers the steps, finds how long each buffer lives" },
     { "plan", run_plan, FORM_KERNEL, FORM_PLAN, STAGE_JOINT, true,
       "places in the arena; skipped: no place is shared" },
-    { "emit", run_emit, FORM_PLAN, FORM_C, STAGE_JOINT, false, "kernels, steps and plan as C" },
+    { "emit", run_emit, FORM_PLAN, FORM_C, STAGE_JOINT, false,
+      "kernels, steps and plan as C or CUDA" },
 };
 
 enum { N_PASSES = sizeof passes / sizeof *passes };
@@ -657,7 +660,8 @@ static void write_result(Run *r, Form form)
 
 bool pipeline_run(Context *cx, const Options *opt, const char *prelude, Text *out)
 {
-    Run r = { .cx = cx, .opt = opt, .target = &target_c, .prelude = prelude, .out = out };
+    Run r = { .cx = cx, .opt = opt, .prelude = prelude, .out = out };
+    r.target = opt->target == TARGET_CUDA ? &target_cuda : &target_c;
     const char *last = last_pass(&r);
     Form form = FORM_TEXT;
     for (int i = 0; i < N_PASSES; i++) {

@@ -22,7 +22,11 @@ extern "C" {
 
 /* ---- the arena ------------------------------------------------------------------------------ */
 
-#define RT_ALIGN         64 /* of buffers; sizes are rounded up to it */
+#if !defined(RT_CUDA)
+#define RT_ALIGN 64 /* of buffers; sizes are rounded up to it */
+#else
+#define RT_ALIGN 256 /* on a device */
+#endif
 #define RT_SIZE(type, n) ((((size_t)(n) * sizeof(type)) + RT_ALIGN - 1) & ~(size_t)(RT_ALIGN - 1))
 #define RT_AT(arena, at) ((void *)((char *)(arena) + (at)))
 #define RT_UNUSED(x)     ((void)(x))

@@ -79,7 +79,8 @@ same() {
     [ -n "$a" ] && [ "$a" = "$b" ] || echo "$1 in $2 is '$a', $3 in $4 is '$b'"
 }
 report numbers "$(same CHUNKS compiler/emit/c.c RT_CHUNKS runtime/rt.h
-                  same ALIGN compiler/pass/plan.c RT_ALIGN runtime/rt.h
+                  same ALIGN compiler/emit/c.c RT_ALIGN runtime/rt.h
+                  same ALIGN compiler/emit/cu.c RT_DEVICE_ALIGN runtime/cuda/device.h
                   same MANY compiler/front/sem.c RT_MAX_SLOTS runtime/rt.h
                   same MANY compiler/front/sem.c RT_MAX_DIMS runtime/rt.h
                   same RANK_MAX compiler/front/type.h RT_MAX_RANK runtime/rt.h

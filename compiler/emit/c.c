@@ -182,4 +182,9 @@ static void emit_c_workspace(KernelProgram *kp)
             add_operands(kp, routine[i], &routine[i]->steps);
 }
 
-const Target target_c = { .name = "c", .workspace = emit_c_workspace, .emit = emit_c };
+enum { ALIGN = 64 }; /* RT_ALIGN of rt.h */
+
+const Target target_c = { .name = "c",
+                          .align = ALIGN,
+                          .workspace = emit_c_workspace,
+                          .emit = emit_c };

@@ -22,6 +22,7 @@ typedef struct {
     const char *device;  /* name of the __global__ function */
     const char *grid;    /* of the launch, host expressions: "rt_blocks(B*T, 8)", "256" */
     const char *block;   /* ... threads; a number is its __launch_bounds__, too */
+    const char *bounds;  /* of __launch_bounds__, "256, 2"; NULL: the block */
     const char *shared;  /* ... bytes of RT_SHARED_ARENA; NULL: 0 */
     const char *comment; /* the launch in words: grid, block, who owns what */
     Text before, later;  /* __global__ functions in front of it, behind it; "" */

@@ -16,6 +16,7 @@ typedef struct {
 /* A language that programs are emitted in. The pipeline calls through it. */
 typedef struct {
     const char *name; /* of --target */
+    int64_t align;    /* of buffers: RT_ALIGN of the runtime */
     /* What it needs from the plan besides, as more arguments of kernels: room for the partial sums
        of kernels that sum over rows beside other work. Runs between fuse and order. */
     void (*workspace)(KernelProgram *kp);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64, NAME_WIDTH = 34, TEXT_WIDTH = 46, VALUES_WIDTH = 30 };
+enum { NAME_WIDTH = 34, TEXT_WIDTH = 46, VALUES_WIDTH = 30 };
 
 typedef struct {
     Emitter e;       /* cx, kp, p and out are used */
@@ -39,8 +39,6 @@ static int64_t value_of(Explainer *x, const Dim *d)
     }
     return v;
 }
-
-static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
 static int64_t offset_of(Sized *z, const Buffer *b)
 {
@@ -86,8 +84,9 @@ static Sized size_places(Explainer *x, const Routine *r)
         const bool seen = z.bytes[root] > 0;
         z.first[root] = !seen || b->first < z.first[root] ? b->first : z.first[root];
         z.last[root] = !seen || b->last > z.last[root] ? b->last : z.last[root];
-        z.bytes[root] = round_up(value_of(x, type_elems(x->e.p->dims, buffer_root(b)->type))
-                                 * dtype_bytes(b->dtype));
+        z.bytes[root] = plan_round(x->e.kp,
+                                   value_of(x, type_elems(x->e.p->dims, buffer_root(b)->type))
+                                       * dtype_bytes(b->dtype));
     }
     for (int i = 0; i < r->buffers.len; i++) {
         const int64_t live = z.bytes[i] > 0 ? live_at(&z, z.first[i]) : 0;
@@ -322,8 +321,8 @@ static void write_phases(Explainer *x, const Sized *z, int n, const Sized *most)
     text_add(e->out, "  phases share one arena; the largest is that of %s\n", phase_name(most->r));
     for (int i = 0; e->kp->output && i < e->p->outputs.len; i++) {
         const Output *o = &e->p->outputs.at[i];
-        const int64_t bytes = round_up(value_of(x, type_elems(e->p->dims, o->type))
-                                       * dtype_bytes(e->p->real));
+        const int64_t bytes = plan_round(e->kp, value_of(x, type_elems(e->p->dims, o->type))
+                                                    * dtype_bytes(e->p->real));
         text_add(e->out, "  %-*s %17s  beside it where outputs are asked for\n", NAME_WIDTH,
                  emit_format(e, "result %s", o->name), emit_count(e, bytes));
     }

@@ -118,9 +118,9 @@ static bool is_arithmetic(Prec p)
 
 Code code_point(Emitter *e, Op op, const Code *in, int n)
 {
-    const char *code = op_row(op)->c;
+    const char *code = e->cuda ? op_row(op)->cuda : op_row(op)->c;
     if (code == NULL)
-        bug("the op %s has no C code", op_row(op)->name);
+        bug("the op %s has no code", op_row(op)->name);
     if (strcmp(code, "$0") == 0)
         return in[0];
     const Prec outer = prec_of(code);
@@ -134,7 +134,7 @@ Code code_point(Emitter *e, Op op, const Code *in, int n)
         }
         const int k = *++s - '0';
         if (k >= n)
-            bug("the C code of %s names operand %d of %d", op_row(op)->name, k, n);
+            bug("the code of %s names operand %d of %d", op_row(op)->name, k, n);
         const Code a = in[k];
         const bool minus = a.number && a.text[0] == '-' && k > 0 && depth == 0;
         const Prec least = minus ? PREC_PRIMARY : depth > 0 ? PREC_NONE : least_for(outer, k == 0);

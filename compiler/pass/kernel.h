@@ -233,6 +233,7 @@ struct Routine {
 
 typedef struct {
     Program *program;
+    int64_t align; /* of the target: sizes of buffers in the arena are rounded up to it */
     VEC(Kernel *) kernels;
     Routine *train, *eval, *count, *output; /* NULL where the program has none */
 } KernelProgram;
@@ -245,8 +246,9 @@ Routine *pass_fuse(KernelProgram *kp, Graph *g, const char *name, bool fuse);
 void pass_order(KernelProgram *kp, Routine *r);
 /* plan.c: offsets at the training dims, formulas for all dims. reuse = false: no sharing. */
 void pass_plan(KernelProgram *kp, Routine *r, bool reuse);
-bool buffer_is_placed(const Buffer *b); /* does it lie in the arena? */
-Buffer *buffer_root(Buffer *b);         /* the first of those that share its place */
+int64_t plan_round(const KernelProgram *kp, int64_t bytes); /* up to kp->align */
+bool buffer_is_placed(const Buffer *b);                     /* does it lie in the arena? */
+Buffer *buffer_root(Buffer *b); /* the first of those that share its place */
 /* plan.c: places r anew, with the buffers of `low` (by id) below the others as far as that costs no
    memory; low_live: the most bytes of these that are alive at once. false: it would cost some, and
    r is as before. */

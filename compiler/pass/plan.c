@@ -19,7 +19,6 @@
 #include "op/op.h"
 #include "pass/kernel.h"
 
-enum { ALIGN = 64 };
 #define WORTH_SHARING 1.03 /* bytes of a shared plan over those that are alive at once */
 
 typedef struct {
@@ -32,6 +31,7 @@ typedef struct {
 typedef struct {
     Context *cx;
     Dims *dims;
+    const KernelProgram *kp;
     Routine *r;
     int64_t *values; /* of the symbols, at the training dims */
     Place *places;   /* one per root */
@@ -341,7 +341,10 @@ static void link_below(Plan *p)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-static int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+int64_t plan_round(const KernelProgram *kp, int64_t bytes)
+{
+    return (bytes + kp->align - 1) / kp->align * kp->align;
+}
 
 bool buffer_is_placed(const Buffer *b) { return b->kind == BUF_ARENA && b->first >= 0; }
 
@@ -369,7 +372,7 @@ static void make_places(Plan *p)
             diag_hint(d, "its type is %s", type_text(p->cx, b->type));
             continue;
         }
-        b->bytes = round_up(elems * dtype_bytes(b->dtype));
+        b->bytes = plan_round(p->kp, elems * dtype_bytes(b->dtype));
         Buffer *root = buffer_root(b);
         if (root == b) {
             p->places[p->n_places] = (Place){ b, b->first, b->last, b->bytes, 0, false };
@@ -433,7 +436,7 @@ static void measure(Routine *r)
 static Plan open_plan(KernelProgram *kp, Routine *r)
 {
     Program *program = kp->program;
-    Plan p = { .cx = program->cx, .dims = program->dims, .r = r };
+    Plan p = { .cx = program->cx, .dims = program->dims, .kp = kp, .r = r };
     p.values = program_training_dims(program);
     return p;
 }

@@ -34,7 +34,7 @@ expect version 0 'gradcc ' "$g" --version
 expect no-model 2 'no model given' "$g"
 expect two-models 2 'one model at a time' "$g" "$t" "$t"
 expect unknown-option 2 'hint: did you mean --emit?' "$g" --emti=c "$t"
-expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c|types' "$g" --emit=asm "$t"
+expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c|types|cuda' "$g" --emit=asm "$t"
 expect missing-value 2 '-o needs a value: FILE' "$g" "$t" -o
 expect extra-value 2 '--help takes no value' "$g" --help=yes
 expect only-model 2 '--only goes with --ir' "$g" --only=simplify "$t"
@@ -89,6 +89,40 @@ mkdir -p "$work/y/share/gradcc" "$work/y/include/gradcc" "$work/y/lib/gradcc" "$
 cp "$g" "$work/y/bin/"; cp models/prelude.model "$work/y/share/gradcc/"
 echo 'wrong' > "$work/y/include/gradcc/rt.h"; : > "$work/y/lib/gradcc/libgradcc_rt.a"
 expect cc-bug 70 'this is a bug of gradcc' "$work/y/bin/gradcc" "$t" -o "$work/tiny"
+
+# CUDA: its text needs no toolkit; a program does. A false nvcc shows how it is called.
+expect emit-cuda 0 '#include "rt_cuda.h"' "$g" --emit=cuda "$t"
+expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=c "$t"
+expect cuda-for-c 2 '--emit=cuda does not go with --target=c' "$g" --emit=cuda --target=c "$t"
+expect arch-for-c 2 '--cuda-arch goes with --target=cuda' "$g" --cuda-arch=native "$t"
+expect arch-old 2 'sm_75 is too old, programs need sm_80 or later' "$g" --target=cuda --cuda-arch=sm_80,sm_75 "$t"
+expect arch-form 2 'ampere is neither native nor a list as in sm_80,sm_90' "$g" --target=cuda --cuda-arch=ampere "$t"
+none=(env PATH="$work/y/bin" CUDA_HOME="$work/no")
+cuda=("${none[@]}" "$work/y/bin/gradcc" --target=cuda "$t" -o "$work/tiny")
+expect no-nvcc 1 "the CUDA toolkit is not here: no nvcc in PATH or $work/no/bin" "${cuda[@]}"
+expect no-nvcc-hint 1 'CUDA_HOME or --nvcc say where it is; --emit=cuda works without' "${cuda[@]}"
+expect no-cuda 1 'this gradcc was built without CUDA: there is no libgradcc_rt_cuda.a' "${cuda[@]}" --nvcc=nvcc
+expect no-cuda-hint 1 'run make again where nvcc is; --emit=cuda works without' "${cuda[@]}" --nvcc=nvcc
+: > "$work/y/lib/gradcc/libgradcc_rt_cuda.a"; echo -lgomp > "$work/y/lib/gradcc/rt_cuda.libs"
+cat > "$work/false" <<SH
+#!/bin/sh
+echo "called \$*"
+while [ "\$1" != -o ]; do shift; done
+: > "\$2"
+SH
+printf '#!/bin/sh\nexit 2\n' > "$work/fails"; chmod +x "$work/false" "$work/fails"
+expect nvcc-call 0 "called -std=c++20 -O3 --fmad=false -gencode=arch=compute_80,code=sm_80 \
+-gencode=arch=compute_90a,code=[sm_90a,compute_90a] -g -I" \
+    "${cuda[@]}" --nvcc="$work/false" --cuda-arch=sm_80,sm_90a --cflags=-g
+expect nvcc-libs 0 "libgradcc_rt_cuda.a -lgomp" "${cuda[@]}" --nvcc="$work/false"
+expect nvcc-native 0 " -arch=native " "${cuda[@]}" --nvcc="$work/false" --cuda-arch=native
+rm -f "$work/tiny"
+expect nvcc-fails 1 'fails failed with exit code 2' "${cuda[@]}" --nvcc="$work/fails"
+expect nvcc-fails-hint 1 'the emitted CUDA is right: look at --nvcc, --cflags and --cuda-arch' \
+    "${cuda[@]}" --nvcc="$work/fails"
+mkdir -p "$work/no/bin"; cp "$work/fails" "$work/no/bin/nvcc"
+expect nvcc-bug 70 'the CUDA that gradcc wrote does not compile' "${cuda[@]}"
+expect nvcc-bug-text 70 '--emit=cuda -o FILE.cu keeps the CUDA' "${cuda[@]}"
 
 # Ended while the C compiler runs: it ends too, and nothing stays behind.
 printf '#!/bin/sh\necho started > "%s"\nexec sleep 60\n' "$work/started" > "$work/slow"
