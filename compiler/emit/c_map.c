@@ -108,7 +108,7 @@ static const char *index_name(MapWriter *m, const char *axis)
     return names_take(m->e, m->w->names, emit_format(m->e, "i%s", axis));
 }
 
-static void name_indices(MapWriter *m)
+void map_name_indices(MapWriter *m)
 {
     for (int i = 0; i < m->n_axes; i++) {
         m->wide[i] = !dim_fits_int(m->e, m->k->axis[i]);
@@ -449,7 +449,7 @@ void c_map(KernelWriter *w)
     m.total = NEW_ARRAY(a, const char *, n_effects);
     m.partial = NEW_ARRAY(a, const char *, n_effects);
     m.column = NEW_ARRAY(a, const char *, n_effects);
-    name_indices(&m);
+    map_name_indices(&m);
     map_prepare(&m);
     map_once_values(&m);
     const bool totals = has_effect(k, EFFECT_TOTAL), columns = has_effect(k, EFFECT_COLUMN);

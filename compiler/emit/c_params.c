@@ -50,13 +50,39 @@ static Members members_of(Emitter *e, int group)
     return list;
 }
 
-static const char *member_size(Emitter *e, DimScope *s, Member m)
+static const Dim *member_elems(Emitter *e, Member m)
 {
     Dims *ds = e->p->dims;
     if (m.param >= 0)
-        return dim_c(s, type_elems(ds, e->p->params.at[m.param].type));
+        return type_elems(ds, e->p->params.at[m.param].type);
     const ParamGroup *g = &e->p->groups.at[m.group];
-    return dim_c(s, dim_mul(ds, g->count, dim_sym(ds, g->stride_sym)));
+    return dim_mul(ds, g->count, dim_sym(ds, g->stride_sym));
+}
+
+const Dim *c_param_at(Emitter *e, int index)
+{
+    const Param *p = &e->p->params.at[index];
+    const Dim *at = dim_const(e->p->dims, 0);
+    int group = p->group, param = index, child = -1;
+    for (;;) {
+        const Members list = members_of(e, group);
+        for (int i = 0; i < list.len; i++) {
+            const Member m = list.at[i];
+            if (m.half == p->half && (param >= 0 ? m.param == param : m.group == child))
+                break;
+            at = dim_add(e->p->dims, at, member_elems(e, m));
+        }
+        if (group < 0)
+            return at;
+        param = -1;
+        child = group;
+        group = e->p->groups.at[group].parent;
+    }
+}
+
+static const char *member_size(Emitter *e, DimScope *s, Member m)
+{
+    return dim_c(s, member_elems(e, m));
 }
 
 static void write_enum(Emitter *e, int group)

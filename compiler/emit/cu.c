@@ -9,7 +9,7 @@
 static const char how_to_read[] =
     " * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.\n"
     " * k6_x is called by a step, on the host; it launches g6_x, which runs on the device, or\n"
-    " * calls a library. RT_LAUNCH(stream, line, kernel, grid, block, shared memory, ...): grid is\n"
+    " * calls a library. RT_LAUNCH(stream, line, kernel, grid, block, shared bytes, ...): grid is\n"
     " * a count of blocks, block of threads in each. s is the step in device memory.\n";
 
 static void emit_cuda(Text *out, KernelProgram *kp, const EmitOptions *opt)

@@ -60,6 +60,7 @@ typedef struct {
 void map_inner_open(MapWriter *m, MapInner *x, int steps);
 const char *map_inner_close(MapWriter *m, MapInner *x);
 
+void map_name_indices(MapWriter *m);          /* c_map.c: of the axes; int or ptrdiff_t */
 void map_prepare(MapWriter *m);               /* which values are hoisted */
 void map_once_values(MapWriter *m);           /* variables of the whole kernel */
 void map_row_values(MapWriter *m, int phase); /* of a row, before its loop */

@@ -165,11 +165,13 @@ typedef struct { /* what c_alive has written */
     int lines, step;
 } Fullest;
 
-void c_name_all(Emitter *e);               /* c_head.c: identifiers of the whole file */
-void c_head(Emitter *e);                   /* the comment at the top */
-void c_dimensions(Emitter *e);             /* section 1 */
-const Dim *c_count_parameters(Emitter *e); /* elements of the flat buffer */
-const Dim *c_count_halves(Emitter *e);     /* those of them that p16 alone holds */
+void c_name_all(Emitter *e);                  /* c_head.c: identifiers of the whole file */
+void c_head(Emitter *e);                      /* the comment at the top */
+void c_dimensions(Emitter *e);                /* section 1 */
+const Dim *c_count_parameters(Emitter *e);    /* elements of the flat buffer */
+const Dim *c_count_halves(Emitter *e);        /* those of them that p16 alone holds */
+const Dim *c_param_at(Emitter *e, int index); /* first element of a parameter, or of its first
+                                                 repetition (c_params.c) */
 const char *c_part_function(Emitter *e, const Symbol *s); /* gives the sizes of one part */
 const char *c_training_dims(Emitter *e);                  /* "B = 32, T = 128" */
 void c_parameters(Emitter *e);                            /* c_params.c: section 2 */

@@ -351,6 +351,22 @@ int64_t dim_eval(const Dim *d, const int64_t *values)
     return sum.den == 1 ? sum.num : -1;
 }
 
+bool dim_is_multiple(const Dim *d, int64_t n)
+{
+    const Poly *p = d->closed ? &d->closed->p : &d->p;
+    if (p->overflow)
+        return false;
+    for (int i = 0; i < p->n; i++) {
+        const Term *t = &p->at[i];
+        if (t->den != 1 || t->num % n != 0)
+            return false;
+        for (int k = 0; k < t->n; k++)
+            if (t->factor[k].power < 0)
+                return false;
+    }
+    return true;
+}
+
 /* b - a with every run-time dim x written as 1 + (x - 1): no negative coefficient may remain. */
 bool dim_le(Dims *ds, const Dim *a, const Dim *b)
 {

@@ -75,6 +75,8 @@ const Dim *dim_per_sample(Dims *ds, const Dim *d);
 int64_t dim_eval(const Dim *d, const int64_t *values); /* by symbol id; -1 on overflow */
 /* Proven a <= b for all positive run-time dims (coefficient-wise); false = unknown. */
 bool dim_le(Dims *ds, const Dim *a, const Dim *b);
+/* Proven a multiple of n for all run-time dims (term by term); false = unknown. */
+bool dim_is_multiple(const Dim *d, int64_t n);
 
 /* "B*T", "3*C", "Tmax - T", "C/H" (exact), "T//2" (floor). With parts: name of each symbol through
    the function (emitters say "n.B"), and floor division as "/", as C has it. parenthesise_sums

@@ -1,0 +1,47 @@
+/* cu_form.h -- how the threads of a GPU do a MAP kernel: decided once, for the emitter, for the
+ * workspace and for --explain=traffic.
+ */
+#ifndef GRADCC_EMIT_CU_FORM_H
+#define GRADCC_EMIT_CU_FORM_H
+
+#include "emit/parts.h"
+
+typedef enum {
+    CU_FLAT,    /* a thread per vector of the last axis; nothing is summed but totals */
+    CU_ROWS,    /* a team per row; phases over the row */
+    CU_COLUMNS, /* a thread per vector of columns, rows in ranges: sums of columns, no phases */
+} CuKind;
+
+typedef enum { CU_THREAD, CU_WARP, CU_BLOCK } CuTeam; /* of threads that do a row together */
+
+typedef enum {
+    CU_AGAIN,     /* what a later phase needs is read again */
+    CU_REGISTERS, /* it stays in registers */
+    CU_SHARED,    /* ... in shared memory */
+} CuKeep;
+
+typedef struct {
+    CuKind kind;
+    CuTeam team;  /* ROWS */
+    int threads;  /* of a block */
+    int vector;   /* elements of the last axis that a thread takes at a time; 1: no vectors */
+    int count;    /* ROWS: vectors of a row that each thread has; 0: a loop */
+    bool whole;   /* ... and they are just the row */
+    CuKeep keep;  /* ROWS of several phases */
+    int shared;   /* bytes of shared memory for rows that are kept */
+    int parts;    /* ranges of rows or elements, a block each; 0: no sums over them */
+    int columns;  /* effects that sum columns, and */
+    int totals;   /* ... everything */
+    bool in_work; /* ROWS: sums of columns do not fit registers and lie in the workspace */
+    bool *varies; /* by value: does it depend on the last axis? */
+} CuForm;
+
+CuForm cu_form(KernelProgram *kp, const Kernel *k);
+/* Are the elements of an access side by side along the last axis, and vectors of them aligned? */
+bool cu_is_vector(KernelProgram *kp, const Kernel *k, const CuForm *f, const Access *a);
+bool cu_may_keep(const Kernel *k, const CuForm *f, const Access *a); /* from phase to phase */
+bool cu_same_access(const Access *a, const Access *b);
+int cu_shared_bytes(int64_t n, DType t); /* of n elements there, the next ones aligned */
+int cu_row_lanes(const CuForm *f);       /* threads of a team */
+
+#endif
