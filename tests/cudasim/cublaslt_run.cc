@@ -252,7 +252,7 @@ static double scalar(const void *device, uint32_t type, double value)
     return load(device, type);
 }
 
-/* All of the workspace is taken, and holds nothing of use afterwards. */
+/* What the algorithm needs of the workspace is taken, and holds nothing of use afterwards. */
 static void spoil(void *workspace, size_t bytes)
 {
     if (bytes == 0)
@@ -361,7 +361,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (at.workspace_bytes > workspaceBytes
         || (at.workspace_bytes && (!workspace || (uintptr_t)workspace % 16 != 0)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    at.workspace_bytes = workspace ? workspaceBytes : 0; /* all of it may be used */
     return cudasim_enqueue(stream, "cublasLtMatmul", [p, at] { lt_run(&p, &at); }) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

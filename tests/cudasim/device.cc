@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <atomic>
 #include <map>
 
 #include "sim.h"
@@ -81,6 +82,7 @@ struct Failure {
 pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 std::vector<Failure> failures;
 std::map<std::string, int> calls;
+std::atomic<uint64_t> n_calls; /* of whatever function */
 cudaError_t last_error;
 int device_set, driver = 13000, devices = 1, arch = 90;
 size_t total = (size_t)2 << 30;
@@ -145,6 +147,8 @@ SimLock::SimLock()
 
 SimLock::~SimLock() { pthread_mutex_unlock(&mutex); }
 
+uint64_t cudasim_calls(void) { return n_calls; }
+
 void sim_rest(void)
 {
     sim_memory_open(false);
@@ -183,6 +187,7 @@ bool sim_asynchronous(cudaError_t error)
 
 cudaError_t sim_call_error(const char *call)
 {
+    n_calls++;
     if (sim_sticky)
         return sim_sticky;
     if (driver < CUDART_VERSION && strcmp(call, "cudaRuntimeGetVersion"))

@@ -72,7 +72,7 @@ if build nccl; then
             passes "nccl/$ranks-ranks-$streams" CUDASIM_STREAMS=$streams "$work/nccl" $ranks all
         done
     done
-    for name in missing dead not-blocking; do passes "nccl/$name" "$work/nccl" 3 $name; done
+    for name in missing dead idle not-blocking; do passes "nccl/$name" "$work/nccl" 3 $name; done
     passes nccl/injected CUDASIM_FAIL=ncclAllReduce:2:ncclSystemError "$work/nccl" 2 injected
     reports nccl/count '20 float32, sum, rank 0 ncclAllReduce of 19' "$work/nccl" 2 count
     reports nccl/kind 'rank 0 ncclBroadcast of 20' "$work/nccl" 2 kind
@@ -112,10 +112,11 @@ if numbers ours -Iinclude && numbers real "-isystem $cuda/include"; then
 fi
 # real NAME LIBRARY
 real() {
-    if "$nvcc" -std=c++20 -arch=sm_80 -I../../runtime -I../../runtime/cuda/ptx -o "$work/$1-real" "lib/$1.cu" $2 \
+    if "$nvcc" -std=c++20 -arch=sm_80 -I../../runtime -I../../runtime/cuda/ptx -o "$work/$1-real" "lib/$1.cu" ${2:-} \
         2> "$work/$1-real.err"; then echo "ok cudasim/real/$1"
     else echo "not ok cudasim/real/$1: $(grep -m1 -E 'error|undefined' "$work/$1-real.err")"; fi
 }
 real lt -lcublasLt
 real ptx
 if [ -e "$cuda/include/nccl.h" ]; then real nccl -lnccl; else echo "skip cudasim/real/nccl: no NCCL here"; fi
+exit 0

@@ -6,14 +6,12 @@
  */
 #include "sim.h"
 
-static void forget(SimCell *cells, uintptr_t from, size_t bytes)
+/* Of each cell the bits of its bytes from `from` up to `to`. */
+static void forget(SimCell *cells, uintptr_t from, uintptr_t to)
 {
-    const unsigned first = from % 4;
-    size_t left = bytes;
-    for (SimCell *cell = cells + from / 4; left > 0; cell++) {
-        const unsigned skip = cell == cells + from / 4 ? first : 0;
-        for (unsigned i = skip; i < 4 && left > 0; i++, left--)
-            cell->write &= ~((uint64_t)1 << i);
+    for (uintptr_t i = from / 4; i * 4 < to; i++) {
+        const uintptr_t first = from > i * 4 ? from - i * 4 : 0, end = to - i * 4;
+        cells[i].write &= ~(uint64_t)(0xfu << first & (end < 4 ? (1u << end) - 1 : 0xfu));
     }
 }
 
@@ -22,7 +20,7 @@ void cudasim_unwrite(void *at, size_t bytes)
     const uintptr_t device = (uintptr_t)at - sim_now.device_base;
     const uintptr_t shared = (uintptr_t)at - sim_now.shared_base;
     if (device < sim_now.device_span)
-        forget(sim_now.device_cells, device, bytes);
+        forget(sim_now.device_cells, device, device + bytes);
     else if (shared < sim_now.shared_span)
-        forget(sim_now.shared_cells, shared, bytes);
+        forget(sim_now.shared_cells, shared, shared + bytes);
 }

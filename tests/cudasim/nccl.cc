@@ -5,6 +5,7 @@
  * wrong at the call is answered as NCCL does; what the real library would not notice, and hang or
  * write nonsense, ends the program with a report.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -76,6 +77,40 @@ ncclResult_t ncclGetVersion(int *version)
     return ncclSuccess;
 }
 
+/* ---- while the host does something else ------------------------------------------------------ */
+
+enum { IDLE = 500000 }; /* microseconds without a call, after which work goes on alone */
+
+static std::atomic<int> alive; /* communicators */
+
+/* Work runs when the host waits for it. A host that waits for another process instead, which waits
+   for a collective of this one, would wait for ever; so once it has called nothing for a while,
+   what is queued goes on in a thread of its own. */
+static void *idle_thread(void *)
+{
+    for (;;) {
+        const uint64_t calls = cudasim_calls();
+        usleep(IDLE);
+        while (alive > 0 && cudasim_calls() == calls) {
+            cudasim_idle();
+            usleep(1000);
+        }
+    }
+    return NULL;
+}
+
+static void start_idle_thread(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    alive++;
+    pthread_once(&once, [] {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, idle_thread, NULL) != 0)
+            cudasim_report("NCCL: a thread cannot be started");
+        pthread_detach(thread);
+    });
+}
+
 /* ---- communicators --------------------------------------------------------------------------- */
 
 static NcclComm *inside(ncclComm_t comm, const char *call)
@@ -127,6 +162,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     if (cudaGetDevice(&c->device) != cudaSuccess)
         return fails(ncclUnhandledCudaError, "ncclCommInitRank: no device");
     *comm = fresh;
+    start_idle_thread();
     if (config && config->blocking == 0) {
         c->error = ncclInProgress;
         nccl_join(c);
@@ -188,6 +224,7 @@ static ncclResult_t end(ncclComm_t comm, const char *call, bool abort)
         nccl_part(c);
     }
     comm->ended = true;
+    alive--;
     return flushed;
 }
 

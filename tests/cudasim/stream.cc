@@ -304,6 +304,13 @@ cudaError_t cudasim_enqueue(cudaStream_t stream, const char *name, std::function
 
 void cudasim_not_yet(void) { not_yet = true; }
 
+void cudasim_idle(void)
+{
+    SimLock lock;
+    run_ready(sim_host_clock, true);
+    sim_memory_open(false);
+}
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int)

@@ -19,6 +19,9 @@ void cudasim_writes(void *at, size_t bytes, const char *what);
 /* Inside such work: it cannot go on before another process has done something. It is called again,
    after other work that is ready, until it does not say so; a query of its stream tries it once. */
 void cudasim_not_yet(void);
+/* The host does something else, and others wait for this process: all that is ready runs once. */
+void cudasim_idle(void);
+uint64_t cudasim_calls(void); /* of the runtime so far: does the host do something else? */
 /* Bytes of device or shared memory hold nothing of use any more: to read them is an error. */
 void cudasim_unwrite(void *at, size_t bytes);
 /* The work failed: every later call of the runtime answers with this error. */

@@ -121,6 +121,15 @@ static int no_event(Work *w)
     return (int)cudaDeviceSynchronize();
 }
 
+/* Takes an algorithm that needs a workspace. */
+static void with_workspace(Work *w)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->how[i].workspaceSize)
+            w->how[0] = w->how[i];
+    MUST(w->how[0].workspaceSize == 0);
+}
+
 /* Two products at a time in one workspace. */
 static int workspace_shared(Work *w)
 {
@@ -128,6 +137,7 @@ static int workspace_shared(Work *w)
     MUST(cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking));
     MUST(cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking));
     float *other = zeros(M * N);
+    with_workspace(w);
     MUST(cudaDeviceSynchronize());
     MUST(multiply(w, w->A, w->D, one));
     MUST(multiply(w, w->A, other, two));
@@ -137,6 +147,7 @@ static int workspace_shared(Work *w)
 static int workspace_read(Work *w)
 {
     char first;
+    with_workspace(w);
     MUST(cudaMemset(w->workspace, 0, w->workspace_bytes));
     MUST(multiply(w, w->A, w->D, 0));
     return (int)cudaMemcpy(&first, w->workspace, 1, cudaMemcpyDeviceToHost);
@@ -194,13 +205,9 @@ static int misaligned(Work *w) { return multiply(w, zeros(M * K + 1) + 1, w->D, 
 
 static int workspace_small(Work *w)
 {
-    for (int i = 0; i < w->n; i++)
-        if (w->how[i].workspaceSize) {
-            w->how[0] = w->how[i];
-            w->workspace_bytes = w->how[i].workspaceSize - 1;
-            return multiply(w, w->A, w->D, 0);
-        }
-    return 0;
+    with_workspace(w);
+    w->workspace_bytes = w->how[0].workspaceSize - 1;
+    return multiply(w, w->A, w->D, 0);
 }
 
 static int no_workspace_no_such_algorithm(Work *w)

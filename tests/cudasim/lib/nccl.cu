@@ -20,6 +20,7 @@ typedef struct {
     ncclUniqueId id;
     ncclComm_t comm;
     cudaStream_t stream;
+    int pipe[2]; /* of all ranks */
 } World;
 
 static int wrong;
@@ -393,6 +394,25 @@ static void test_hang(World *w)
     MUST(cudaStreamSynchronize(w->stream));
 }
 
+/* A rank waits for another one in a way of its own, while that one waits for a collective: work goes
+   on although its host asks for nothing. */
+static void test_idle(World *w)
+{
+    char byte = 0;
+    join(w);
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+    if (w->rank == 0) {
+        MUST(cudaStreamSynchronize(w->stream));
+        for (int r = 1; r < w->ranks; r++)
+            expect(write(w->pipe[1], &byte, 1) == 1, w, "write fails");
+    } else {
+        expect(read(w->pipe[0], &byte, 1) == 1, w, "read fails");
+        MUST(cudaStreamSynchronize(w->stream));
+    }
+    MUST(ncclCommDestroy(w->comm));
+}
+
 static void test_not_blocking(World *w)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -440,16 +460,18 @@ static const struct {
     { "missing", test_missing },
     { "dead", test_dead },
     { "hang", test_hang },
+    { "idle", test_idle },
     { "not-blocking", test_not_blocking },
     { "injected", test_injected },
 };
 
 int main(int argc, char **argv)
 {
-    World w = { argc == 3 ? atoi(argv[1]) : 0, 0, {}, NULL, NULL };
+    World w = { argc == 3 ? atoi(argv[1]) : 0, 0, {}, NULL, NULL, {} };
     int status = 0, most = 0;
     MUST(w.ranks < 1);
     MUST(ncclGetUniqueId(&w.id));
+    MUST(pipe(w.pipe));
     fflush(stdout);
     for (int r = 1; r < w.ranks && w.rank == 0; r++)
         if (fork() == 0)
