@@ -70,15 +70,19 @@ void *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
 int rt_write_atomic(const char *path, const void *data, size_t len);
 
+typedef struct RtOptions RtOptions;
+
 /* ---- cpu/place.c, cuda/place.cu: where the buffers of a run are ------------------------------ */
 
 /* One of the two is linked. Host memory on a CPU; else that of a GPU, which the host reads and
    writes by these functions alone: each waits until the bytes are there. */
-enum { RT_PLACE_WINDOW = 4 << 20 };                   /* bytes seen at a time */
-size_t rt_place_size(size_t bytes);                   /* what rt_place_alloc takes for them */
-void rt_place_open(double bytes, const char *what);   /* all that is allocated until close */
-void rt_place_close(void);                            /* it is taken at once on a GPU */
+#define RT_PLACE_WINDOW ((size_t)4 << 20)           /* bytes seen at a time */
+void rt_place_start(const RtOptions *o, bool tell); /* a GPU is chosen, checked; a line names it */
+size_t rt_place_size(size_t bytes);                 /* what rt_place_alloc takes for them */
+void rt_place_open(double bytes, const char *what); /* all that is allocated until close */
+void rt_place_close(void);                          /* it is taken at once on a GPU */
 void *rt_place_alloc(size_t bytes, const char *what); /* zeroed; fails with the sizes */
+void *rt_place_take(size_t bytes, const char *what);  /* the same, with any contents */
 void rt_place_free(void *at);
 void rt_place_put(void *to, const void *from, size_t bytes); /* from host memory */
 void rt_place_get(void *to, const void *from, size_t bytes); /* to host memory */
@@ -88,6 +92,7 @@ void rt_place_fill(void *at, int byte, size_t bytes);
 const void *rt_place_look(const void *at, size_t bytes);
 void *rt_place_window(void);
 double rt_place_memory_free(void); /* bytes; -1 = unknown */
+double rt_place_taken(void);       /* bytes that are allocated there; 0 on a CPU */
 const char *rt_place_name(void);   /* "NVIDIA H200, cuda:0"; NULL on a CPU */
 bool rt_place_is_host(void);
 
@@ -137,7 +142,9 @@ typedef enum {
 /* For the rest of the process: RT_MATMUL_BF16=native|unpack, or stored (of a checkpoint), or what a
    short measurement says. */
 RtProducts rt_products_choose(RtProducts stored);
-RtProducts rt_products_now(void); /* never unset */
+RtProducts rt_products_now(void); /* never unset on a CPU */
+/* "in fp32, unpacked block by block (as before)" */
+const char *rt_products_how(RtProducts now, RtProducts stored);
 bool rt_products_are_native(void);
 
 /* ---- checkpoint ------------------------------------------------------------------------------ */
@@ -222,8 +229,9 @@ RtProducts rt_products_by_name(const char *name);  /* NULL or unknown: unset */
 
 enum { RT_ROOM_PACK, RT_ROOM_HALF, RT_ROOM_COUNT }; /* of a thread */
 double rt_rooms_bytes(const RtRooms *need);         /* of all threads */
-/* Allocates them; what is asked for beyond is allocated when it is needed. */
-void rt_rooms_open(const RtRooms *need);
+/* Allocates them; what is asked for beyond is allocated when it is needed, but not on a GPU.
+   scratch: of the place, not in use yet: products are timed there by a GPU; or NULL. */
+void rt_rooms_open(const RtRooms *need, void *scratch, size_t scratch_bytes);
 void rt_rooms_close(void); /* those of all threads */
 
 /* ---- optim/: schedules, and what updates go through ------------------------------------------ */
@@ -280,7 +288,6 @@ RT_INLINE double rt_ema_decay(double ema, int64_t t)
 /* Beside rt_finite_and_norm, rt_clip_value, rt_clip, rt_update, rt_update_lamb, .._adafactor and
    .._muon of rt.h. What they keep besides states (partial sums, tables on a device) in bytes of the
    place, and open: takes that, when pieces, tensors and states are there. */
-typedef struct RtOptions RtOptions;
 size_t rt_optim_place_bytes(const RtModel *m, const RtOptions *o);
 void rt_optim_open(RtRun *run);
 void rt_optim_close(RtRun *run);
@@ -488,6 +495,7 @@ double rt_memory_planned(void); /* what that said, in all */
 RtCheck *rt_check_create(const RtRun *run,
                          bool trace); /* trace: a line for each value, to stderr */
 void rt_check_free(RtCheck *check);
+bool rt_check_rehearses(const RtCheck *check);  /* NULL: no */
 void rt_check_begin(RtCheck *check);            /* an update; its inputs and parameters are there */
 void rt_check_micro(RtCheck *check, int micro); /* one of its micro-steps */
 /* Between begin and end a step is run that is not updated, with samples that are no fault: what is

@@ -167,7 +167,7 @@ static void write_step(Emitter *e)
     write_locals(e, &lines, 8, head, head[1] ? 2 : 1);
     if (e->cuda)
         text_put(&lines,
-                 "        if (rt_graph_begin(run, s)) {\t/* recorded once, then launched */\n");
+                 "        while (rt_graph_begin(run, s)) {\t/* recorded once, then launched */\n");
     write_call(e, &lines, e->cuda ? 12 : 8, e->kp->train, "forward");
     if (head[1])
         write_call(e, &lines, e->cuda ? 12 : 8, e->kp->train, "backward");

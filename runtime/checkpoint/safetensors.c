@@ -17,7 +17,7 @@ enum {
     HEADER_MAX = 100000000,
     DEPTH_MAX = 8,
     COMMAS_MAX = 4000000, /* bounds the memory of the parsed header */
-    CHUNK_BYTES = 4 << 20,
+    CHUNK_BYTES = RT_PLACE_WINDOW,
     PIECE_BYTES = 1 << 16, /* of what is converted, or skipped */
 };
 
@@ -65,6 +65,17 @@ static int write_hashed(int fd, XXH3_state_t *hash, const void *data, size_t n)
     return 0;
 }
 
+/* Of a tensor, which may lie where the host does not see it but for a part at a time. */
+static int write_placed(int fd, XXH3_state_t *hash, const void *data, size_t n)
+{
+    int failed = 0;
+    for (size_t at = 0; at < n && !failed; at += CHUNK_BYTES) {
+        const size_t part = n - at < CHUNK_BYTES ? n - at : CHUNK_BYTES;
+        failed = write_hashed(fd, hash, rt_place_look((const char *)data + at, part), part);
+    }
+    return failed;
+}
+
 static void hash_text(const XXH3_state_t *state, char text[CK_HASH_TEXT])
 {
     const XXH128_hash_t h = XXH3_128bits_digest(state);
@@ -87,7 +98,7 @@ int st_write(int fd, const CkList *list, const char *metadata, uint64_t *bytes,
     if (!failed)
         failed = write_hashed(fd, &state, &n, 8) || write_hashed(fd, &state, header.at, n) ? -1 : 0;
     for (ptrdiff_t i = 0; i < list->n && !failed; i++)
-        failed = write_hashed(fd, &state, list->tensor[i].at, list->tensor[i].bytes);
+        failed = write_placed(fd, &state, list->tensor[i].at, list->tensor[i].bytes);
     const int error = errno;
     ck_free(header.at);
     errno = error;
@@ -349,11 +360,26 @@ static void convert(const StTensor *t, const void *from, uint64_t at, uint64_t n
     const float *f32 = from;
     const uint16_t *bf16 = from;
     const uint64_t size = narrow ? sizeof *f32 : sizeof *bf16, first = at / size;
+    uint16_t halves[PIECE_BYTES / sizeof(float)];
+    float wide[PIECE_BYTES / sizeof(uint16_t)];
     for (uint64_t i = 0; i < n / size; i++)
         if (narrow)
-            ((uint16_t *)t->to)[first + i] = rt_to_bf16(f32[i]);
+            halves[i] = rt_to_bf16(f32[i]);
         else
-            ((float *)t->to)[first + i] = rt_of_bf16(bf16[i]);
+            wide[i] = rt_of_bf16(bf16[i]);
+    if (narrow)
+        rt_place_put((uint16_t *)t->to + first, halves, n / size * sizeof *halves);
+    else
+        rt_place_put((float *)t->to + first, wide, n / size * sizeof *wide);
+}
+
+/* Bytes `at` of a tensor as the file has them. */
+static void put(const StTensor *t, const void *from, uint64_t at, uint64_t n)
+{
+    if (t->as)
+        convert(t, from, at, n);
+    else
+        rt_place_put((char *)t->to + at, from, n);
 }
 
 bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
@@ -363,7 +389,7 @@ bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
     const uint64_t data = f->n > 0 ? f->bytes - f->tensor[f->n - 1].end : f->bytes;
     for (ptrdiff_t i = 0; i < f->n && good; i++) {
         const StTensor *t = &f->tensor[i];
-        if (t->to && !t->as) {
+        if (t->to && !t->as && rt_place_is_host()) {
             good = read_hashed(f, t->to, t->end - t->begin, data + t->begin, problem);
             continue;
         }
@@ -371,7 +397,7 @@ bool st_read(StFile *f, char hash[CK_HASH_TEXT], CkProblem *problem)
             const uint64_t part = t->end - at < PIECE_BYTES ? t->end - at : PIECE_BYTES;
             good = read_hashed(f, chunk, part, data + at, problem);
             if (good && t->to)
-                convert(t, chunk, at - t->begin, part);
+                put(t, chunk, at - t->begin, part);
         }
     }
     hash_text(f->hash, hash);

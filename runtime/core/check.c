@@ -84,10 +84,32 @@ static void add_axis(Range *r, RtType type, const void *at, const RtGrid *g, int
         add_axis(r, type, at, g, axis + 1, from + i * g->axis[axis].step);
 }
 
+static size_t element_bytes(RtType type)
+{
+    return type == RT_F64 ? sizeof(double) : type == RT_BF16 || type == RT_F16 ? 2 : sizeof(float);
+}
+
+/* at: where a step has it, which the host may see by a copy alone. */
 static Range range_of(RtType type, const void *at, const RtGrid *g)
 {
     Range r = { .first = -1 };
-    add_axis(&r, type, at, g, 0, 0);
+    ptrdiff_t last = 0;
+    bool empty = false;
+    for (int axis = 0; axis < RT_MAX_RANK && g->axis[axis].step != 0; axis++) {
+        last += (g->axis[axis].n - 1) * g->axis[axis].step;
+        empty = empty || g->axis[axis].n < 1;
+    }
+    if (empty)
+        return r;
+    if (rt_place_is_host()) {
+        add_axis(&r, type, at, g, 0, 0);
+        return r;
+    }
+    const size_t bytes = (size_t)(last + 1) * element_bytes(type);
+    void *copy = rt_alloc(bytes, "a value to be looked at");
+    rt_place_get(copy, at, bytes);
+    add_axis(&r, type, copy, g, 0, 0);
+    rt_free(copy);
     return r;
 }
 
@@ -381,6 +403,8 @@ void rt_check_rehearse(RtCheck *c, bool begin)
     c->n_seen = c->cap = 0;
 }
 
+bool rt_check_rehearses(const RtCheck *c) { return c && c->rehearsing; }
+
 bool rt_check_finite(RtCheck *c, bool finite)
 {
     c->rehearsed = c->rehearsing ? finite : c->rehearsed;
@@ -421,7 +445,9 @@ static void look_at_inputs(RtCheck *c)
     const RtState *state = c->run->state;
     const ptrdiff_t rows = (ptrdiff_t)state->opt->train.batch;
     for (int i = 0; i < m->n_inputs; i++) {
-        const Range r = range_flat(m->inputs[i].type, state->rows[i], rows * state->row_elems[i]);
+        Range r = { .first = -1 };
+        add_axis(&r, m->inputs[i].type, state->rows[i],
+                 &(RtGrid){ { { rows * state->row_elems[i], 1 } } }, 0, 0);
         if (r.first < 0)
             continue;
         tell(c, "input %s (%s) is not finite: ", m->inputs[i].name, m->inputs[i].where);
@@ -449,7 +475,7 @@ void rt_check_micro(RtCheck *c, int micro)
 {
     const RtModel *m = c->run->model;
     if (m->arena_bytes)
-        memset(c->run->arena, 0xff, m->arena_bytes(c->run->dims, RT_ENTRY_TRAIN));
+        rt_place_fill(c->run->arena, 0xff, m->arena_bytes(c->run->dims, RT_ENTRY_TRAIN));
     c->micro = micro;
     c->n_seen = c->rehearsing ? c->n_seen : 0;
     memset(c->at, 0, sizeof c->at);

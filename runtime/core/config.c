@@ -97,6 +97,7 @@ static void put_dims(JsonText *j, const RtModel *m, const RtOptions *o)
 static void put_option(JsonText *j, const RtModel *m, const RtOptions *o, const RtOption *row)
 {
     const char *const at = (const char *)o + row->at;
+    bool flag;
     int64_t whole;
     double real;
     const char *text;
@@ -115,7 +116,10 @@ static void put_option(JsonText *j, const RtModel *m, const RtOptions *o, const 
         put_text(j, text);
         break;
     case RT_OPT_DIMS: put_dims(j, m, o); break;
-    case RT_OPT_FLAG: break;
+    case RT_OPT_FLAG:
+        memcpy(&flag, at, sizeof flag);
+        put(j, flag ? "true" : "false");
+        break;
     }
 }
 
@@ -199,6 +203,9 @@ static bool option_take(RtOptions *o, const RtOption *row, const json_t *value)
                                ? rt_keep(rt_printf("%s", json_string_value(value)))
                                : NULL;
         memcpy(at, &text, sizeof text);
+    } else if (row->type == RT_OPT_FLAG && json_is_boolean(value)) {
+        const bool flag = json_is_true(value);
+        memcpy(at, &flag, sizeof flag);
     } else {
         return false;
     }

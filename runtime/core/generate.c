@@ -131,11 +131,19 @@ static Ids prompt_ids(const RtData *data, const RtOptions *o)
 
 /* ---- drawing -------------------------------------------------------------------------------- */
 
-static double logit(const RtRun *run, const Language *l, ptrdiff_t row, ptrdiff_t i)
+/* The logits of a row. */
+static void logits(const RtRun *run, const Language *l, ptrdiff_t row, double *x)
 {
-    const ptrdiff_t at = row * l->classes + i;
-    return run->model->real == RT_F64 ? ((const double *)run->outputs[l->output])[at]
-                                      : (double)((const float *)run->outputs[l->output])[at];
+    const size_t bytes = rt_real_bytes(run->model);
+    const char *from = (const char *)run->outputs[l->output] + (size_t)(row * l->classes) * bytes;
+    const ptrdiff_t most = (ptrdiff_t)(RT_PLACE_WINDOW / bytes);
+    for (ptrdiff_t first = 0; first < l->classes; first += most) {
+        const ptrdiff_t n = l->classes - first < most ? l->classes - first : most;
+        const void *at = rt_place_look(from + (size_t)first * bytes, (size_t)n * bytes);
+        for (ptrdiff_t i = 0; i < n; i++)
+            x[first + i] = bytes == sizeof(double) ? ((const double *)at)[i]
+                                                   : (double)((const float *)at)[i];
+    }
 }
 
 static int compare_down(const void *a, const void *b)
@@ -158,8 +166,8 @@ static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptr
                     int64_t position, double *x)
 {
     ptrdiff_t best = 0;
+    logits(run, l, row, x);
     for (ptrdiff_t i = 0; i < l->classes; i++) {
-        x[i] = logit(run, l, row, i);
         if (isnan(x[i]))
             rt_fail(RT_EXIT_FAIL,
                     "the model gives NaN at position %lld: its parameters are "

@@ -105,6 +105,10 @@ static const RtOption fixed_rows[] = {
   "draw from the N likeliest tokens; 0 = from all", false },
 { "threads",      RT_OPT_INT,  AT(threads),            ALL,        1,        4096,     "N",
   "threads", true },
+{ "device",       RT_OPT_INT,  AT(device),             ALL,        0,        1023,     "N",
+  "number of the GPU, as nvidia-smi has it", false },
+{ "tf32",         RT_OPT_FLAG, AT(tf32),               ALL,        0,        0,        NULL,
+  "products of fp32 in TF32: faster, to about three digits", true },
 { "dry-run",      RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
   "print settings, parameters and memory, and stop", false },
 { "plan",         RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
@@ -218,6 +222,8 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
     const char *name = row->name;
     if (!rt_schedule_takes(m->train.schedule, name))
         return false;
+    if (strcmp(name, "device") == 0 || strcmp(name, "tf32") == 0)
+        return !rt_place_is_host();
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
     if (strcmp(name, "clip-value") == 0)
@@ -232,6 +238,11 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
 __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const char *name)
 {
     const bool clips = strcmp(name, "clip") == 0;
+    if (strcmp(name, "device") == 0 || strcmp(name, "tf32") == 0)
+        rt_fail(RT_EXIT_USAGE,
+                "--%s: %s was compiled for processors\nhint: for GPUs compile again: gradcc "
+                "--target=cuda %s",
+                name, m->name, m->source);
     if (clips || strcmp(name, "clip-value") == 0)
         rt_fail(
             RT_EXIT_USAGE,

@@ -145,46 +145,71 @@ static void init_f32(float *p, ptrdiff_t first, ptrdiff_t n, RtInit init, RtKey 
 }
 
 /* The same values, to the nearest that bf16 has. */
-static void init_half(uint16_t *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
+static void init_half(uint16_t *p, ptrdiff_t first, ptrdiff_t n, RtInit init, RtKey key,
+                      uint64_t stream)
 {
     enum { PART = 4096 };
 #pragma omp parallel for schedule(static) if (n > RT_PIECE)
     for (ptrdiff_t at = 0; at < n; at += PART) {
         float x[PART];
         const ptrdiff_t part = n - at < PART ? n - at : PART;
-        init_f32(x, at, part, init, key, stream);
+        init_f32(x, first + at, part, init, key, stream);
         for (ptrdiff_t i = 0; i < part; i++)
             p[at + i] = rt_to_bf16(x[i]);
     }
 }
 
-static void init_f64(double *p, ptrdiff_t n, RtInit init, RtKey key, uint64_t stream)
+static void init_f64(double *p, ptrdiff_t first, ptrdiff_t n, RtInit init, RtKey key,
+                     uint64_t stream)
 {
     const double a = init.kind == RT_ZEROS ? 0 : init.kind == RT_ONES ? 1 : init.value;
 #pragma omp parallel for schedule(static) if (n > RT_PIECE)
-    for (ptrdiff_t i = 0; i < n; i++)
-        p[i] = init.kind == RT_NORMAL    ? a * rt_normal_f64(key, stream, 0, (uint64_t)i)
-               : init.kind == RT_UNIFORM ? a * (2 * rt_uniform_f64(key, stream, 0, (uint64_t)i) - 1)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const uint64_t at = (uint64_t)(first + i);
+        p[i] = init.kind == RT_NORMAL    ? a * rt_normal_f64(key, stream, 0, at)
+               : init.kind == RT_UNIFORM ? a * (2 * rt_uniform_f64(key, stream, 0, at) - 1)
                                          : a;
+    }
+}
+
+/* Elements first..first+n-1 of a repetition, to host memory at p. */
+static void init_part(void *p, RtType type, ptrdiff_t first, ptrdiff_t n, RtInit init, RtKey key,
+                      uint64_t stream)
+{
+    if (type == RT_F64)
+        init_f64(p, first, n, init, key, stream);
+    else if (type == RT_BF16)
+        init_half(p, first, n, init, key, stream);
+    else
+        init_f32(p, first, n, init, key, stream);
+}
+
+/* One repetition; where the host does not see p, as much of it at a time as the window holds. */
+static void init_repetition(const RtModel *m, const RtParam *q, ptrdiff_t repeat, RtKey key,
+                            void *p)
+{
+    char name[RT_NAME_TEXT];
+    RtType type;
+    const uint64_t stream = rt_stream(rt_hash_text(rt_param_name(q, repeat, name)), 0x696e6974);
+    const ptrdiff_t n = rt_param_elems(q);
+    char *const at = rt_param_place(m, p, rt_param_at(q, repeat), &type);
+    void *const window = rt_place_window();
+    const ptrdiff_t each = type == RT_BF16 ? 2 : (ptrdiff_t)rt_real_bytes(m);
+    const ptrdiff_t most = window ? (ptrdiff_t)RT_PLACE_WINDOW / each : n;
+    for (ptrdiff_t first = 0; first < n; first += most) {
+        const ptrdiff_t part = n - first < most ? n - first : most;
+        init_part(window ? window : at, type, first, part, q->init, key, stream);
+        if (window)
+            rt_place_put(at + first * each, window, (size_t)(part * each));
+    }
 }
 
 void rt_params_init(const RtModel *m, uint64_t seed, void *p)
 {
     const RtKey key = { seed, 0 };
-    char name[RT_NAME_TEXT];
-    for (int i = 0; i < m->n_params; i++) {
-        const RtParam *q = &m->params[i];
-        for (ptrdiff_t k = 0; k < rt_param_repeats(q); k++) {
-            const uint64_t stream = rt_stream(rt_hash_text(rt_param_name(q, k, name)), 0x696e6974);
-            const ptrdiff_t at = rt_param_at(q, k), n = rt_param_elems(q);
-            if (m->real == RT_F64)
-                init_f64((double *)p + at, n, q->init, key, stream);
-            else if (at >= rt_params_wide(m))
-                init_half(rt_params_halves(m, p) + at, n, q->init, key, stream);
-            else
-                init_f32((float *)p + at, 0, n, q->init, key, stream);
-        }
-    }
+    for (int i = 0; i < m->n_params; i++)
+        for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++)
+            init_repetition(m, &m->params[i], k, key, p);
 }
 
 /* ---- the compute copy ----------------------------------------------------------------------- */

@@ -24,6 +24,23 @@ enum { CAPSULE_VERSION = 1, CAPSULE_MAX = 64 << 20, SAMPLES_LISTED = 65536 };
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
+static bool gradient_is_finite(const RtRun *run, const RtParam *q, ptrdiff_t repeat)
+{
+    const size_t bytes = rt_real_bytes(run->model);
+    const char *from = (const char *)run->d_p + (size_t)rt_param_at(q, repeat) * bytes;
+    const ptrdiff_t n = rt_param_elems(q), most = (ptrdiff_t)(RT_PLACE_WINDOW / bytes);
+    double bad = 0;
+    for (ptrdiff_t first = 0; first < n; first += most) {
+        const ptrdiff_t part = n - first < most ? n - first : most;
+        const void *at = rt_place_look(from + (size_t)first * bytes, (size_t)part * bytes);
+        for (ptrdiff_t i = 0; i < part; i++)
+            bad += (bytes == sizeof(double) ? ((const double *)at)[i]
+                                            : (double)((const float *)at)[i])
+                   * 0;
+    }
+    return bad == 0;
+}
+
 char *rt_bad_parameters(const RtRun *run)
 {
     const RtModel *m = run->model;
@@ -32,13 +49,7 @@ char *rt_bad_parameters(const RtRun *run)
     int found = 0;
     for (int i = 0; i < m->n_params; i++)
         for (ptrdiff_t k = 0; k < rt_param_repeats(&m->params[i]); k++) {
-            const ptrdiff_t from = rt_param_at(&m->params[i], k);
-            double bad = 0;
-            for (ptrdiff_t j = from; j < from + rt_param_elems(&m->params[i]); j++)
-                bad += (m->real == RT_F64 ? ((const double *)run->d_p)[j]
-                                          : (double)((const float *)run->d_p)[j])
-                       * 0;
-            if (bad == 0)
+            if (gradient_is_finite(run, &m->params[i], k))
                 continue;
             if (found++ < 3 && at + RT_NAME_TEXT < sizeof text)
                 at += (size_t)snprintf(text + at, sizeof text - at, "%s%s (%s)",
@@ -53,7 +64,14 @@ char *rt_bad_parameters(const RtRun *run)
 
 static uint64_t gradient_hash(const RtRun *run)
 {
-    return XXH3_64bits(run->d_p, (size_t)run->model->n_elems * rt_real_bytes(run->model));
+    const size_t bytes = (size_t)run->model->n_elems * rt_real_bytes(run->model);
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    for (size_t at = 0; at < bytes; at += RT_PLACE_WINDOW) {
+        const size_t part = bytes - at < RT_PLACE_WINDOW ? bytes - at : RT_PLACE_WINDOW;
+        XXH3_64bits_update(&state, rt_place_look((const char *)run->d_p + at, part), part);
+    }
+    return XXH3_64bits_digest(&state);
 }
 
 /* ---- the capsule ----------------------------------------------------------------------------- */

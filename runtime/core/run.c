@@ -260,23 +260,23 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     state->data = data;
     state->best_val = NAN;
     state->scale = m->compute == RT_F16 ? o->loss_scale : 0;
-    run->p = rt_place_alloc(rt_params_bytes(m), "the parameters");
+    run->p = rt_place_take(rt_params_bytes(m), "the parameters");
     run->p16 = rt_params_halves(m, run->p);
     if (rt_params_copy_bytes(m) > 0)
-        run->p16 = rt_place_alloc(rt_params_copy_bytes(m), "the parameters in 16 bits");
+        run->p16 = rt_place_take(rt_params_copy_bytes(m), "the parameters in 16 bits");
     if (use & RT_USE_TRAIN)
         training_buffers(run);
-    run->arena = rt_place_alloc(arena_bytes(m, o, use), "the arena (activations)");
+    run->arena = rt_place_take(arena_bytes(m, o, use), "the arena (activations)");
     state->row_cap = rt_row_count(m, o, use);
     memcpy(run->dims, o->dims, sizeof run->dims);
     for (int i = 0; i < m->n_inputs; i++)
         state->row_elems[i] = input_row(m, o->dims, i);
     rt_step_open(run);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
-        run->outputs[i] = rt_place_alloc(output_bytes(m, o->dims, i), m->outputs[i].name);
+        run->outputs[i] = rt_place_take(output_bytes(m, o->dims, i), m->outputs[i].name);
     run->micro_steps = (int)o->train.accumulate;
     const RtRooms rooms = room_sizes(m, o, data, use);
-    rt_rooms_open(&rooms);
+    rt_rooms_open(&rooms, run->arena, arena_bytes(m, o, use));
     rt_place_close();
     return run;
 }

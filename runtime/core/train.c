@@ -192,7 +192,8 @@ static void print_compute(const Train *t)
     printf("compute  %s beside fp32 %sgradients and optimizer; products ", rt_precision(t->m),
            t->m->n_halves > 0 ? "" : "parameters, ");
     if (t->m->compute != RT_BF16) {
-        printf("in fp32, unpacked block by block\n");
+        printf("%s\n", rt_place_is_host() ? "in fp32, unpacked block by block"
+                                          : rt_products_how(RT_PRODUCTS_UNSET, RT_PRODUCTS_UNSET));
         if (t->o->loss_scale > 0)
             printf("scale    of the loss: from %.0f, times %g after %lld finite updates; one that "
                    "is not %s\n",
@@ -205,12 +206,7 @@ static void print_compute(const Train *t)
         return;
     }
     const RtProducts now = rt_products_choose(t->products);
-    printf("%s (%s)\n",
-           now == RT_PRODUCTS_NATIVE ? "by the processor's bf16 instructions"
-                                     : "in fp32, unpacked block by block",
-           now == t->products         ? "as before"
-           : getenv("RT_MATMUL_BF16") ? "RT_MATMUL_BF16"
-                                      : "the faster way here");
+    printf("%s\n", rt_products_how(now, t->products));
     if (t->products != RT_PRODUCTS_UNSET && now != t->products)
         printf("changed  products %s -> %s: results agree to rounding, not bit for bit\n",
                rt_products_name(t->products), rt_products_name(now));
@@ -608,6 +604,7 @@ int rt_main(const RtModel *model, int argc, char **argv)
     rt_base_init();
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
+    rt_place_start(&options, options.command == RT_DO_TRAIN);
     switch (options.command) {
     case RT_DO_TRAIN: code = train(model, &options); break;
     case RT_DO_EVAL: code = rt_do_evaluate(model, &options); break;

@@ -84,3 +84,15 @@ RtProducts rt_products_choose(RtProducts stored)
     chosen = possible && (asked || native < unpack) ? RT_PRODUCTS_NATIVE : RT_PRODUCTS_UNPACK;
     return chosen;
 }
+
+const char *rt_products_how(RtProducts now, RtProducts stored)
+{
+    static char text[128];
+    snprintf(text, sizeof text, "%s (%s)",
+             now == RT_PRODUCTS_NATIVE ? "by the processor's bf16 instructions"
+                                       : "in fp32, unpacked block by block",
+             now == stored              ? "as before"
+             : getenv("RT_MATMUL_BF16") ? "RT_MATMUL_BF16"
+                                        : "the faster way here");
+    return text;
+}

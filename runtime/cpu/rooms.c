@@ -46,8 +46,10 @@ double rt_rooms_bytes(const RtRooms *need)
     return bytes;
 }
 
-void rt_rooms_open(const RtRooms *need)
+void rt_rooms_open(const RtRooms *need, void *scratch, size_t scratch_bytes)
 {
+    RT_UNUSED(scratch);
+    RT_UNUSED(scratch_bytes);
 #pragma omp parallel
     for (int kind = 0; kind < RT_ROOM_COUNT; kind++) {
         const size_t bytes = room_of_thread(need, kind, omp_get_thread_num() == 0);

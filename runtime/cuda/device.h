@@ -38,7 +38,9 @@ void *rt_device_work(RtStream *stream, size_t bytes);
    line of the model (of the stream, which may be NULL), the call, the error and a hint. */
 #define RT_CUDA_CALL(stream, call) rt_cuda_check(stream, #call, call)
 void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error);
-/* Waits for all work on the stream; its failures are told as those of the last launch. */
+/* Waits for all work on the stream, or until the event; failures of what was queued are told as
+   such. */
 void rt_stream_wait(RtStream *stream);
+void rt_event_wait(const RtStream *stream, cudaEvent_t event);
 
 #endif

@@ -26,7 +26,8 @@ typedef struct RtDevice RtDevice; /* device.h: one GPU, its arena, libraries and
 struct RtStream {
     cudaStream_t at;
     RtDevice *device;
-    const char *where; /* "chargpt.model:28, 29" */
+    const char *where;  /* "chargpt.model:28, 29" */
+    const char *kernel; /* that was launched last, or NULL */
 };
 
 /* RT_LAUNCH(stream, "chargpt.model:28", g6_h_ln_2, blocks, threads, shared, arguments...): grid and
@@ -54,15 +55,16 @@ struct RtStream {
     type *name = (type *)rt_shared_arena
 #endif
 
+RtStream *rt_device_stream(void); /* where the steps of this process are queued */
+
 bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim3 grid);
 /* RT_CUDA_SYNC=1: waits, so that a failure has the name of its kernel. */
 void rt_launch_end(RtStream *stream, const char *kernel);
 /* Blocks for n items of `each`, as an int; a grid that does not fit ends the program. */
 int rt_blocks(ptrdiff_t n, ptrdiff_t each);
 
-/* The work between the two is recorded as a CUDA graph, one for each value of s->add and each set
-   of sizes, and launched as one from then on. begin: false = it was launched, leave the work out.
- */
+/* while (begin) { work; end }: the work is recorded as a CUDA graph, one for each value of s->add
+   and each set of sizes, and launched as one from then on. begin: false = it has been done. */
 bool rt_graph_begin(RtRun *run, RtStep *s);
 void rt_graph_end(RtRun *run, RtStep *s);
 

@@ -303,10 +303,10 @@ static void fit_param(const RtData *d, const RtModel *m, const RtParam *q, void 
                     q->where, e, d->map[i].input->name);
             v = 1;
         }
-        if (m->real == RT_F64)
-            ((double *)p)[q->at + e] = v;
-        else
-            ((float *)p)[q->at + e] = (float)v;
+        const size_t bytes = rt_real_bytes(m);
+        const float narrow = (float)v;
+        rt_place_put((char *)p + (size_t)(q->at + e) * bytes,
+                     bytes == sizeof v ? (const void *)&v : &narrow, bytes);
     }
 }
 

@@ -3,36 +3,35 @@
  * In: was the update finite? Out: the scale of the next one. The one idea: gradients in fp16 are
  * kept as large as they can be. An update that is not finite is skipped and lowers the scale; a run
  * of finite ones raises it. At the least scale, or without one, only so many are skipped in a row.
- * The algorithm and its usual constants are those of PyTorch's GradScaler, but for the floor:
- *
- *     not finite    scale = max(scale * backoff, 1), tracker = 0          backoff 0.5
- *     finite        tracker = tracker + 1; at the interval scale = scale * growth if that is
- *                   finite in fp32, tracker = 0                           interval 2000, growth 2
+ * The rules themselves are in scale.h, since a GPU follows them too.
  */
+#include "optim/scale.h"
 #include "run.h"
 
-#define LEAST 1.0
+RtScaleRules rt_scale_rules(const RtState *state)
+{
+    const RtOptions *o = state->opt;
+    return (RtScaleRules){ .skips = o->nonfinite && strcmp(o->nonfinite, "skip") == 0,
+                           .max_skips = o->max_skips,
+                           .interval = o->scale_interval,
+                           .growth = o->scale_growth,
+                           .backoff = o->scale_backoff };
+}
 
-static bool can_fall(const RtState *state) { return state->scale > LEAST; }
+static RtScale scale_of(const RtState *state)
+{
+    return (RtScale){ state->scale, state->tracker, state->stuck };
+}
 
 bool rt_scale_skips(const RtState *state)
 {
-    const RtOptions *o = state->opt;
-    return o->nonfinite && strcmp(o->nonfinite, "skip") == 0
-           && (can_fall(state) || state->stuck + 1 < o->max_skips);
+    return rt_scale_may_skip(scale_of(state), rt_scale_rules(state));
 }
 
 void rt_scale_advance(RtState *state, bool finite)
 {
-    const RtOptions *o = state->opt;
-    state->stuck = finite || can_fall(state) ? 0 : state->stuck + 1;
-    if (!finite) {
-        state->scale = can_fall(state) ? fmax(state->scale * o->scale_backoff, LEAST)
-                                       : state->scale;
-        state->tracker = 0;
-    } else if (state->scale > 0 && ++state->tracker >= o->scale_interval) {
-        if (isfinite((float)(state->scale * o->scale_growth)))
-            state->scale *= o->scale_growth;
-        state->tracker = 0;
-    }
+    const RtScale next = rt_scale_next(scale_of(state), rt_scale_rules(state), finite);
+    state->scale = next.scale;
+    state->tracker = next.tracker;
+    state->stuck = next.stuck;
 }

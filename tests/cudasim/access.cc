@@ -168,6 +168,8 @@ void sim_range(uintptr_t at, size_t bytes, enum SimMode mode, const char *what)
         return;
     if (!sim_allocated(at, bytes))
         sim_out_of_bounds(&a);
+    if (sim_traffic)
+        sim_traffic_range(bytes, mode == SIM_WRITE);
     check_words(sim_now.device_cells, at - sim_now.device_base, bytes, &a);
 }
 
@@ -229,6 +231,9 @@ static inline bool usual(uintptr_t at, size_t bytes, enum SimMode mode)
     {                                                                                              \
         if (!sim_in_kernel)                                                                        \
             return;                                                                                \
+        if (__builtin_expect(sim_traffic, 0))                                                      \
+            sim_traffic_access((uintptr_t)at, bytes, mode == SIM_WRITE,                            \
+                               __builtin_return_address(0));                                       \
         if (bytes >= 4 && mode <= SIM_WRITE && SIM_LIKELY(usual((uintptr_t)at, bytes, mode)))      \
             return;                                                                                \
         check((uintptr_t)at, bytes, mode, aligned, __builtin_return_address(0));                   \

@@ -289,6 +289,8 @@ void sim_run_kernel(const CudasimLaunch *launch)
             for (int w = 0; w < warps; w++)
                 run_warp(order[w] * 32, sim_lane_order());
         } while (pass_barrier());
+        if (sim_traffic)
+            sim_traffic_block_ends();
     }
     sim_launch = NULL;
 }

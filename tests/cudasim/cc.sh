@@ -2,7 +2,8 @@
 # Compiles programs for the simulator: cc.sh [g++ options] -o PROGRAM FILE.cu|.cc|.c|.o|.a ...
 # -c -o FILE.o FILE.cu compiles only. Honours BUILD (objects of the simulator lie in $BUILD/cudasim,
 # made once, under a lock), CXX, CC. .cu files are checked (see sim.h), other files are plain.
-# --runtime: links runtime/cuda too, made for the simulator, and what `make` built of the runtime's C.
+# --runtime: links runtime/cuda too, made for the simulator, and the C that `make` built of the
+# runtime.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -131,6 +131,8 @@ void init(void)
         cudasim_report("CUDASIM_ARCH=%d: 90, 80 or 70 is wanted", arch);
     sim_symbols_init();
     sim_memory_init();
+    sim_traffic_init(); /* written when all has run */
+    sim_stream_init();
 }
 
 } // namespace

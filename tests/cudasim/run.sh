@@ -75,6 +75,25 @@ fi
 if build faults; then
     while read -r name text; do fault "$name" "$text"; done < <("$work/faults")
 fi
+# traffic KERNEL COLUMNS: its line in the table, without the name
+traffic() {
+    local found
+    found=$(awk -v k="$1" '$1 == k { print $2, $3, $4, $5, $6, $7, $8 }' "$work/traffic.txt")
+    if [ "$found" = "$2" ]; then
+        echo "ok cudasim/traffic/$1"
+    else
+        echo "not ok cudasim/traffic/$1: $found"
+    fi
+}
+
+if build traffic; then
+    CUDASIM_TRAFFIC=$work/traffic.txt "$work/traffic"
+    traffic straight '1 16384 16384 32768 1.00 100% 1.00'
+    traffic strided '1 1024 1024 2048 1.00 12% 1.00'
+    traffic twice '1 2048 1024 2048 1.50 100% 1.00'
+    traffic transpose_0 '1 4096 4096 8192 1.00 100% 16.50'
+    traffic transpose_1 '1 4096 4096 8192 1.00 100% 1.00'
+fi
 refused float_atomic 'atomicAdd of a float' \
     '__global__ void k(float *x) { atomicAdd(x, 1.0f); }'
 refused active_mask '__activemask' '__global__ void k(unsigned *x) { *x = __activemask(); }'

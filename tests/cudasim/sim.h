@@ -6,7 +6,7 @@
  *   block.cc   fibers, barriers, warps              launch.cc   limits of a launch
  *   stream.cc  queues, events, what is ordered      copy.cc     copies and fills
  *   graph.cc   capture and launch of graphs         order.cc    orders that CUDA leaves open
- *   symbols.cc shared variables, source lines
+ *   symbols.cc shared variables, source lines       traffic.cc  what kernels move, as a table
  *
  * The one idea: time is a count of intervals (ticks). Work runs one operation after another, in it
  * one block after another, in that one warp after another, and a tick begins with each of them and
@@ -184,6 +184,7 @@ SimOp *sim_queue_at(int lane, const SimClock &before, const char *name,
 void sim_join(SimClock *into, const SimClock &other);
 void sim_wait(const SimClock &goal); /* runs what it needs; the host is behind it then */
 void sim_wait_all(void);
+void sim_stream_init(void);
 cudaStream_t sim_stream(cudaStream_t stream); /* the default one for NULL */
 const SimDone *sim_op_at(uint64_t tick);
 bool sim_op_before(uint64_t tick); /* is the operation that ran then before the present one? */
@@ -227,6 +228,15 @@ size_t sim_shared_most(void); /* per block, asked for */
     SIM_CALL(name);                                                                                \
     if (sim_capturing())                                                                           \
     cudasim_report("%s while a stream is captured: not permitted", name)
+
+/* ---- traffic.cc: CUDASIM_TRAFFIC ------------------------------------------------------------- */
+
+extern bool sim_traffic; /* is it counted? */
+void sim_traffic_init(void);
+void sim_traffic_begin(const char *name);
+void sim_traffic_range(size_t bytes, bool write);
+void sim_traffic_access(uintptr_t at, size_t bytes, bool write, const void *pc);
+void sim_traffic_block_ends(void);
 
 /* ---- order.cc: CUDASIM_ORDER, CUDASIM_STREAMS ------------------------------------------------ */
 

@@ -5,6 +5,7 @@
  * idea: a lane is a stream or a branch of a graph; a clock says how many operations of each lane
  * are before something, so order is a comparison and never an accident of the order in time.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <algorithm>
 #include <deque>
@@ -78,6 +79,8 @@ void run_op(SimOp *op)
     asked_from = asked_to = 0;
     sim_memory_open(true);
     not_yet = false;
+    if (sim_traffic)
+        sim_traffic_begin(op->name);
     op->run();
     done_by_lane.resize(seqs.size());
     done_by_lane[(size_t)op->lane].push_back((uint32_t)done.size() - 1);
@@ -201,6 +204,15 @@ void sim_wait(const SimClock &goal)
     sim_memory_open(false);
     sim_join(&sim_host_clock, goal);
 }
+
+/* Work that nobody waited for runs when the program ends well, so that its faults are found. */
+static void run_rest(int status, void *)
+{
+    if (!status && !pending.empty() && !sim_sticky && !cudasim_in_kernel())
+        sim_wait_all();
+}
+
+void sim_stream_init(void) { on_exit(run_rest, NULL); }
 
 void sim_wait_all(void)
 {

@@ -25,7 +25,11 @@ struct Variable {
     const char *name;
 };
 
-alignas(1024) thread_local unsigned char arena[SIM_ARENA];
+/* Of the launch; aligned to 16 bytes and no more, which is what CUDA promises. */
+struct Arena {
+    unsigned char before[16], bytes[SIM_ARENA];
+};
+alignas(1024) thread_local Arena arena;
 std::vector<Variable> variables; /* by offset */
 std::vector<std::pair<uintptr_t, uintptr_t>> constants;
 const Variable *last;
@@ -120,11 +124,11 @@ void sim_shared_here(void)
         cudasim_report("no memory for the shadow of shared memory");
 }
 
-void *cudasim_shared_arena(void) { return arena; }
+void *cudasim_shared_arena(void) { return arena.bytes; }
 
 bool sim_shared_valid(uintptr_t at, size_t bytes)
 {
-    const uintptr_t in_arena = at - (uintptr_t)arena;
+    const uintptr_t in_arena = at - (uintptr_t)arena.bytes;
     if (in_arena < SIM_ARENA)
         return in_arena + bytes <= sim_arena_bytes;
     const Variable *v = variable_at(at - tls_at);
@@ -133,7 +137,7 @@ bool sim_shared_valid(uintptr_t at, size_t bytes)
 
 std::string sim_shared_name(uintptr_t at)
 {
-    const uintptr_t in_arena = at - (uintptr_t)arena;
+    const uintptr_t in_arena = at - (uintptr_t)arena.bytes;
     char text[64];
     if (in_arena < SIM_ARENA) {
         snprintf(text, sizeof text, "dynamic shared memory (%zu bytes) + %zu", sim_arena_bytes,

@@ -64,7 +64,7 @@ static void side_open(const RtModel *m, const ptrdiff_t *dims, RtRun *run)
     RtRooms rooms = {};
     for (int entry = RT_ENTRY_TRAIN; m->rooms && entry <= RT_ENTRY_COUNT; entry++)
         m->rooms(dims, (RtEntry)entry, &rooms);
-    rt_rooms_open(&rooms);
+    rt_rooms_open(&rooms, NULL, 0);
     run->stream = rt_device_stream();
 }
 

@@ -5,7 +5,7 @@ runtime=../../runtime
 flags="-std=c11 -D_GNU_SOURCE -O1 -g -march=native -fopenmp -ffp-contract=off -Wall -Wextra -Wshadow -Wconversion -Werror"
 flags="$flags -fsanitize=address,undefined -fno-sanitize-recover=all"
 if ! $CC $flags -I$runtime fuzz.c $runtime/data/*.c $runtime/checkpoint/*.c $runtime/core/base.c \
-        $runtime/core/params.c -Wl,--wrap=rt_fail,--wrap=rt_warn -ljansson -lz -lm -o "$work/fuzz" \
+        $runtime/core/params.c $runtime/cpu/place.c -Wl,--wrap=rt_fail,--wrap=rt_warn -ljansson -lz -lm -o "$work/fuzz" \
         2> "$work/fuzz.log"; then
     echo "not ok runtime/fuzz: does not compile"
     cat "$work/fuzz.log" >&2

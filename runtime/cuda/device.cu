@@ -1,0 +1,258 @@
+/* device.cu -- the GPU of the process: found, checked, opened; and what failing calls say.
+ *
+ * In: --device, what driver and GPU say of themselves. Out: RtDevice with its streams, or one
+ * message and exit code 1. The one idea: everything that can be wrong with a machine is asked for
+ * here, before data are read or memory is taken, in the order in which it is to be put right.
+ */
+#include "cuda/device.h"
+
+static RtDevice device;
+static int chosen_number;
+static bool chosen_tf32, opened;
+
+void rt_device_choose(int number, bool tf32)
+{
+    chosen_number = number;
+    chosen_tf32 = tf32;
+}
+
+/* ---- what is wrong with the machine ---------------------------------------------------------- */
+
+/* "13.0" */
+static const char *version_text(int version, char text[32])
+{
+    snprintf(text, 32, "%d.%d", version / 1000, version % 1000 / 10);
+    return text;
+}
+
+static void check_driver(int *driver, int *runtime)
+{
+    char has[32], wants[32];
+    RT_CUDA_CALL(NULL, cudaRuntimeGetVersion(runtime));
+    const cudaError_t error = cudaDriverGetVersion(driver);
+    if (error != cudaSuccess || *driver == 0)
+        rt_fail(RT_EXIT_FAIL,
+                "no NVIDIA driver is loaded here, and this program needs a GPU\nhint: nvidia-smi "
+                "shows whether there is one; gradcc --target=c makes a program for processors of "
+                "the same model");
+    if (*driver / 1000 < *runtime / 1000)
+        rt_fail(RT_EXIT_FAIL,
+                "the NVIDIA driver is too old: it knows CUDA %s, this program was compiled with "
+                "%s\nhint: a newer driver, or compile again with a CUDA toolkit of version %d",
+                version_text(*driver, has), version_text(*runtime, wants), *driver / 1000);
+}
+
+static void check_count(int number)
+{
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+        rt_fail(RT_EXIT_FAIL, "the NVIDIA driver has no GPU for this program%s%s\nhint: %s",
+                visible ? ": CUDA_VISIBLE_DEVICES is " : "", visible ? visible : "",
+                visible ? "unset it, or name a GPU that nvidia-smi lists"
+                        : "nvidia-smi lists those there are");
+    if (error == cudaErrorInsufficientDriver)
+        rt_fail(RT_EXIT_FAIL, "the NVIDIA driver is too old for this program\nhint: a newer "
+                              "driver, or compile again with an older CUDA toolkit");
+    RT_CUDA_CALL(NULL, error);
+    if (number >= count)
+        rt_fail(RT_EXIT_USAGE, "--device %d: there %s %d GPU%s, numbered from 0", number,
+                count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
+}
+
+/* Some kernel of this program, to ask whether there is code for the GPU. */
+__global__ void g_code_for_this_gpu(int *to)
+{
+    if (to)
+        *to = 1;
+}
+
+static void check_code(const RtDevice *d)
+{
+    cudaFuncAttributes attributes;
+    const cudaError_t error = cudaFuncGetAttributes(&attributes, g_code_for_this_gpu);
+    const bool none = error == cudaErrorNoKernelImageForDevice
+                      || error == cudaErrorInvalidDeviceFunction
+                      || error == cudaErrorInvalidKernelImage
+                      || error == cudaErrorUnsupportedPtxVersion;
+    if (d->major < 8)
+        rt_fail(RT_EXIT_FAIL,
+                "%s, cuda:%d, has compute capability %d.%d; this program needs 8.0 (A100) or "
+                "later\nhint: --device N chooses another GPU; gradcc --target=c makes a program "
+                "for processors",
+                d->name, d->number, d->major, d->minor);
+    if (none)
+        rt_fail(RT_EXIT_FAIL,
+                "this program holds no code for %s, cuda:%d, of compute capability %d.%d: %s\n"
+                "hint: compile again with gradcc --target=cuda --cuda-arch=sm_%d%d",
+                d->name, d->number, d->major, d->minor, cudaGetErrorString(error), d->major,
+                d->minor);
+    RT_CUDA_CALL(NULL, error);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void open_stream(RtDevice *d, RtStream *stream)
+{
+    RT_CUDA_CALL(NULL, cudaStreamCreateWithFlags(&stream->at, cudaStreamNonBlocking));
+    stream->device = d;
+}
+
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+static void open_device(RtDevice *d)
+{
+    cudaDeviceProp about;
+    d->number = chosen_number;
+    d->tf32 = chosen_tf32;
+    d->sync = is_set("RT_CUDA_SYNC");
+    check_driver(&d->driver, &d->runtime);
+    check_count(d->number);
+    RT_CUDA_CALL(NULL, cudaGetDeviceProperties(&about, d->number));
+    snprintf(d->name, sizeof d->name, "%s", about.name);
+    d->major = about.major;
+    d->minor = about.minor;
+    d->processors = about.multiProcessorCount;
+    d->bytes = about.totalGlobalMem;
+    d->shared = about.sharedMemPerBlockOptin;
+    RT_CUDA_CALL(NULL, cudaSetDevice(d->number));
+    check_code(d);
+    open_stream(d, &d->compute);
+    open_stream(d, &d->copy);
+    open_stream(d, &d->comm);
+}
+
+RtDevice *rt_device(void)
+{
+    if (!opened) {
+        opened = true;
+        open_device(&device);
+    }
+    return &device;
+}
+
+RtStream *rt_device_stream(void) { return &rt_device()->compute; }
+
+void *rt_device_work(RtStream *stream, size_t bytes)
+{
+    const RtDevice *d = stream->device;
+    if (bytes > d->work_bytes)
+        rt_fail(RT_EXIT_FAIL,
+                "%s: %zu bytes of work space are asked for, %zu were planned: a mistake of "
+                "gradcc",
+                stream->where ? stream->where : "a step", bytes, d->work_bytes);
+    return d->work;
+}
+
+void rt_place_start(const RtOptions *o, bool tell)
+{
+    rt_device_choose((int)o->device, o->tf32);
+    const RtDevice *d = rt_device();
+    char size[RT_BYTES_TEXT], driver[32], runtime[32];
+    if (tell)
+        printf("device   cuda:%d, %s, %s, compute capability %d.%d, CUDA %s (driver %s)\n",
+               d->number, d->name, rt_bytes((double)d->bytes, size), d->major, d->minor,
+               version_text(d->runtime, runtime), version_text(d->driver, driver));
+}
+
+/* ---- failing calls --------------------------------------------------------------------------- */
+
+static const char *hint_of(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorMemoryAllocation: return "nvidia-smi shows what else uses the memory of the GPU";
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+        return "the program holds no code for this GPU: compile again with --cuda-arch=native";
+    case cudaErrorLaunchTimeout: return "the GPU also drives a screen, and a kernel took too long";
+    case cudaErrorECCUncorrectable: return "the memory of the GPU is faulty: take another one";
+    case cudaErrorDevicesUnavailable: return "another process has the GPU for itself (nvidia-smi)";
+    default: break;
+    }
+    return device.sync ? "nvidia-smi shows the state of the GPU"
+                       : "run again with RT_CUDA_SYNC=1, which names the kernel that failed";
+}
+
+static void fail_call(const RtStream *stream, const char *call, cudaError_t error)
+{
+    const char *where = stream && stream->where ? stream->where : NULL;
+    rt_fail(RT_EXIT_FAIL, "%s%s%s: %s (%s)\nhint: %s", where ? where : "", where ? ": " : "", call,
+            cudaGetErrorString(error), cudaGetErrorName(error), hint_of(error));
+}
+
+void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error)
+{
+    if (error != cudaSuccess)
+        fail_call(stream, call, error);
+}
+
+/* An error that shows while the host waits belongs to something that was queued before. */
+static void fail_wait(const RtStream *stream, const char *call, cudaError_t error)
+{
+    if (device.sync || !stream->kernel)
+        fail_call(stream, call, error);
+    rt_fail(RT_EXIT_FAIL,
+            "work on the GPU failed: %s (%s); the last that was queued is %s, %s\nhint: %s",
+            cudaGetErrorString(error), cudaGetErrorName(error), stream->kernel,
+            stream->where ? stream->where : "of the runtime", hint_of(error));
+}
+
+void rt_stream_wait(RtStream *stream)
+{
+    const cudaError_t error = cudaStreamSynchronize(stream->at);
+    if (error != cudaSuccess)
+        fail_wait(stream, "cudaStreamSynchronize", error);
+}
+
+void rt_event_wait(const RtStream *stream, cudaEvent_t event)
+{
+    const cudaError_t error = cudaEventSynchronize(event);
+    if (error != cudaSuccess)
+        fail_wait(stream, "cudaEventSynchronize", error);
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+enum { GRID_MOST = 65535 }; /* blocks along y and z */
+
+bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim3 grid)
+{
+    stream->where = line;
+    stream->kernel = kernel;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+        return false;
+    if (grid.x > INT32_MAX || grid.y > GRID_MOST || grid.z > GRID_MOST)
+        rt_fail(RT_EXIT_FAIL,
+                "%s: %s: a grid of %u x %u x %u blocks is larger than a GPU takes\nhint: smaller "
+                "sizes, or more micro-steps (--accumulate N)",
+                line, kernel, grid.x, grid.y, grid.z);
+    return true;
+}
+
+void rt_launch_end(RtStream *stream, const char *kernel)
+{
+    char call[192];
+    cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess && stream->device->sync)
+        error = cudaStreamSynchronize(stream->at);
+    if (error == cudaSuccess)
+        return;
+    snprintf(call, sizeof call, "cudaLaunchKernel(%s)", kernel);
+    fail_call(stream, call, error);
+}
+
+int rt_blocks(ptrdiff_t n, ptrdiff_t each)
+{
+    const ptrdiff_t blocks = n > 0 ? (n + each - 1) / each : 0;
+    if (blocks > INT32_MAX)
+        rt_fail(RT_EXIT_FAIL,
+                "a grid of %td blocks is larger than a GPU takes\nhint: smaller sizes, or more "
+                "micro-steps (--accumulate N)",
+                blocks);
+    return (int)blocks;
+}
