@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const char launch[] =
-    "Launch: a block of RT_UPDATE_THREADS threads for each part of at most RT_UPDATE_PART elements "
-    "that have the same numbers. Thread j owns elements 4 j to 4 j + 3 of every RT_UPDATE_STRIDE, "
-    "counted from a multiple of four; thread 0 computes the numbers.";
+    "grid u->n_parts, block RT_UPDATE_THREADS: a block per part, at most RT_UPDATE_PART elements "
+    "with the same numbers, which its thread 0 computes; a thread has 4 elements of every "
+    "RT_UPDATE_STRIDE";
 
 /* The constants of this type, as the format has each; how many. */
 static int constants(RuleWriter *w, const char *type, const char *format, const char **one)

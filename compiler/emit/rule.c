@@ -184,6 +184,21 @@ static const Node *result_of(const RuleWriter *w, int k)
     bug("an optimizer without its result %d", k);
 }
 
+/* What the result k is stored as; of another buffer that is its old element, which may be stored
+   before. */
+static const char *new_value(RuleWriter *w, int k, int to)
+{
+    Emitter *e = w->e;
+    const Node *n = result_of(w, k);
+    const char *value = in_loop(w, n).text;
+    if (n->op != OP_ARG || !w->element[n->attr.index] || n->attr.index == to)
+        return value;
+    const char *name = names_take(e, w->names, map_get(w->want, n));
+    emit_statement(&w->body, indent_loop(w),
+                   emit_format(e, "const %s %s = %s;", e->real, name, value));
+    return name;
+}
+
 /* The states first, then the parameter, as they are declared. */
 void rule_body(RuleWriter *w)
 {
@@ -201,10 +216,9 @@ void rule_body(RuleWriter *w)
         text_add(&w->body, "%*sconst %s %s = factor * d_p[%s];\n", indent, "", e->real,
                  w->number[RULE_G], w->device ? "k" : "i");
     for (int i = 1; i <= w->n_states + 1; i++) {
-        const int k = i <= w->n_states ? i : 0;
-        const char *value = in_loop(w, result_of(w, k)).text;
-        text_add(&stores, "%*s%s = %s;\n", indent, "", w->element[k ? RULE_STATES + k - 1 : RULE_P],
-                 value);
+        const int k = i <= w->n_states ? i : 0, to = k ? RULE_STATES + k - 1 : RULE_P;
+        const char *value = new_value(w, k, to);
+        text_add(&stores, "%*s%s = %s;\n", indent, "", w->element[to], value);
         if (k == 0 && !w->device && rule_copies(w))
             text_add(&stores, "%*scopy[i] = rt_to_%s(%s);\n", indent, "", dtype_name(e->p->narrow),
                      value);

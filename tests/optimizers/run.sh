@@ -66,6 +66,13 @@ if "$g" $clip "$here/net.model" -o clip 2> log && ./clip --steps 3 --out clip.1 
     [ $? = 2 ] && grep -q 'clip-value' log && ok clip-negative || bad clip-negative "$(cat log)"
 else bad clip "$(tail -n 1 log)"; fi
 
+# A state that becomes another one's old value, which is stored before it.
+{ printf 'optimizer late(lr, weight_decay = 0) {\n    state now, before\n    before = now\n    now = g\n    p = p - lr * (before + decay * p)\n}\n'
+  cat "$here/net.model"; } > late.model
+"$g" --emit=c -D 'optimizer=late(lr: 0.1)' late.model > late.c 2> log
+grep -q 'const float new_before = now\[i\];' late.c && grep -q '  before\[i\] = new_before;' late.c && ok old-value ||
+    bad old-value "$(cat log; grep 'before\[i\] =' late.c)"
+
 for p in fp32 fp64 bf16; do
     trains lamb 'lamb(lr: 0.02)' $p 0.5
     trains adafactor 'adafactor(lr: 0.05)' $p 0.5
