@@ -18,12 +18,10 @@ void rt_step_open(RtRun *run)
     q->micro = -1;
     rt_device()->tf32 = run->state->opt->tf32;
     q->graphs = !(graphs && strcmp(graphs, "0") == 0) && !rt_device()->sync;
-    q->twin = (RtStep *)rt_place_take(sizeof *q->twin, "a step");
-    q->counters = (RtCounters *)rt_place_take(sizeof *q->counters, "a step");
+    q->twin = (RtStep *)rt_place_alloc(sizeof *q->twin, "a step");
+    q->counters = (RtCounters *)rt_place_alloc(sizeof *q->counters, "a step");
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
-        q->result[k] = (RtResult *)rt_place_take(sizeof(RtResult), "a step");
-    rt_place_fill(q->twin, 0, sizeof *q->twin);
-    rt_place_fill(q->counters, 0, sizeof *q->counters);
+        q->result[k] = (RtResult *)rt_place_alloc(sizeof(RtResult), "a step");
     rt_inputs_open(run);
 }
 

@@ -60,7 +60,11 @@ library() {
             compile "$sim/runtime/$(basename "$source" .cu).o" "$source" "$newest"
             library+=("$sim/runtime/$(basename "$source" .cu).o")
         done
-        library+=("$BUILD"/runtime/{core,data,checkpoint,optim}/*.o -ljansson -lz -fopenmp)
+        for source in "$root"/runtime/{core,data,checkpoint,optim}/*.c; do # objects may be stale
+            source=${source#"$root"/}
+            library+=("$BUILD/${source%.c}.o")
+        done
+        library+=(-ljansson -lz -fopenmp)
     fi
     for pid in "${started[@]}"; do wait "$pid"; done
     exec 9>&-
