@@ -177,12 +177,23 @@ void sim_range(uintptr_t at, size_t bytes, enum SimMode mode, const char *what)
 
 void cudasim_check_read(const void *at, size_t bytes, bool aligned)
 {
+    if (sim_traffic && sim_in_kernel)
+        sim_traffic_access((uintptr_t)at, bytes, false, __builtin_return_address(0));
     check((uintptr_t)at, bytes, SIM_READ, aligned, __builtin_return_address(0));
 }
 
 void cudasim_check_write(void *at, size_t bytes, bool aligned)
 {
+    if (sim_traffic && sim_in_kernel)
+        sim_traffic_access((uintptr_t)at, bytes, true, __builtin_return_address(0));
     check((uintptr_t)at, bytes, SIM_WRITE, aligned, __builtin_return_address(0));
+}
+
+void cudasim_check_late(void *to, const void *from, size_t bytes)
+{
+    check((uintptr_t)to, bytes, SIM_WRITE, true, __builtin_return_address(0));
+    if (from)
+        check((uintptr_t)from, bytes, SIM_READ, true, __builtin_return_address(0));
 }
 
 void cudasim_check_atomic(void *at, size_t bytes)

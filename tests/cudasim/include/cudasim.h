@@ -36,6 +36,8 @@ extern void (*cudasim_thread_ends)(void);
 void cudasim_check_read(const void *at, size_t bytes, bool aligned);
 void cudasim_check_write(void *at, size_t bytes, bool aligned);
 void cudasim_check_atomic(void *at, size_t bytes);
+/* The end of a copy whose begin was checked as a write and, unless from is NULL, a read. */
+void cudasim_check_late(void *to, const void *from, size_t bytes);
 bool cudasim_is_shared(const void *at);
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -34,14 +34,7 @@ void cudasim_copy_commit(void);
 bool cudasim_copy_next(int left, CudasimCopy *copy); /* one to arrive; false: there is none */
 void cudasim_copy_arrive(const CudasimCopy *copy);
 
-/* Here, so that a report names the line of the kernel. */
-RT_PTX void cudasim_check_copy(const CudasimCopy *copy)
-{
-    cudasim_check_write(copy->shared, 16, true);
-    if (copy->live)
-        cudasim_check_read(copy->global, 16, true);
-}
-
+/* Checks stand in this header, so that a report names the line of the kernel. */
 RT_PTX void cudasim_check_row(const void *row, const char *file, int line)
 {
     cudasim_need_shared("ldmatrix", row, file, line);
@@ -74,7 +67,9 @@ RT_PTX void rt_cp_async_16(void *shared, const void *global, bool live, CUDASIM_
 {
     const CudasimCopy copy = { shared, global, live };
     cudasim_need_shared("cp.async", shared, file, line);
-    cudasim_check_copy(&copy);
+    cudasim_check_write(shared, 16, true);
+    if (live)
+        cudasim_check_read(global, 16, true);
     cudasim_copy_begin(&copy);
 }
 
@@ -85,7 +80,7 @@ template <int left> RT_PTX void rt_cp_async_wait(void)
     static_assert(left >= 0);
     CudasimCopy copy;
     while (cudasim_copy_next(left, &copy)) {
-        cudasim_check_copy(&copy);
+        cudasim_check_late(copy.shared, copy.live ? copy.global : NULL, 16);
         cudasim_copy_arrive(&copy);
     }
 }
