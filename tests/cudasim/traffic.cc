@@ -2,7 +2,8 @@
  *
  * In: every access. Out, by kernel and per launch: the bytes that threads load and store; least,
  * each byte read once and each written once; how much is used of the sectors, 32 bytes each, that
- * the warps ask for; conflicts of banks in shared memory; the place with the worst of each. The one idea: the nth time that the lanes of a warp pass one instruction is one request.
+ * the warps ask for; conflicts of banks in shared memory; the place with the worst of each. The
+ * one idea: the nth time that the lanes of a warp pass one instruction is one request.
  */
 #include <stdio.h>
 #include <stdlib.h>
