@@ -11,6 +11,8 @@
 SimNow sim_now;
 thread_local bool sim_in_kernel;
 
+enum { SPINS = 20000000 };
+
 /* Was what the stamp says before this access? Exact but for blocks, which may have released it. */
 static inline bool ordered(uint64_t stamp)
 {
@@ -44,7 +46,8 @@ static inline bool all_ordered(uint64_t read)
     }
 }
 
-static SIM_COLD void slow_read(SimCell *cell, const SimAccess *a)
+/* Others read the word too. Where they read other bytes of it, only the last reader is kept. */
+static SIM_COLD void slow_read(SimCell *cell, const SimAccess *a, unsigned bytes)
 {
     const uint64_t old = cell->read, tick = old >> SIM_TICK;
     uint64_t level = 0, more = old & SIM_MORE;
@@ -67,7 +70,14 @@ static SIM_COLD void slow_read(SimCell *cell, const SimAccess *a)
         else if (level == 0 && (old >> SIM_THREAD & SIM_THREAD_MASK) != sim_now.thread)
             level = SIM_LANES;
     }
-    cell->read = sim_now.stamp | more | level;
+    uint64_t read = bytes << 4;
+    if (old >> SIM_THREAD == sim_now.stamp >> SIM_THREAD && !(old & SIM_LEVEL))
+        read |= old & 0xf0;
+    else if (level && !(old & read))
+        level = 0;
+    else if (level)
+        read &= old;
+    cell->read = sim_now.stamp | read | more | level;
 }
 
 static SIM_COLD void bad_written(const SimAccess *a, SimCell *cell, unsigned bytes)
@@ -100,9 +110,9 @@ static inline void check_cell(SimCell *cell, unsigned bytes, const SimAccess *a)
     if (mode == SIM_READ) {
         const uint64_t read = cell->read;
         if (SIM_LIKELY((read >> SIM_TICK) < sim_now.safe && !(read & SIM_MORE)))
-            cell->read = sim_now.stamp;
-        else if ((read | SIM_LEVEL) != (sim_now.stamp | SIM_LEVEL))
-            slow_read(cell, a);
+            cell->read = sim_now.stamp | bytes << 4;
+        else if ((read | SIM_LEVEL) != (sim_now.stamp | SIM_LEVEL | bytes << 4))
+            slow_read(cell, a, bytes);
         return;
     }
     const uint64_t read = cell->read;
@@ -110,8 +120,8 @@ static inline void check_cell(SimCell *cell, unsigned bytes, const SimAccess *a)
         sim_check_readers(a);
         cell->read &= ~(uint64_t)SIM_MORE;
     }
-    if (__builtin_expect(!(a->shared && (read >> SIM_TICK) < sim_now.block) && !all_ordered(read),
-                         0))
+    const bool stale = a->shared && (read >> SIM_TICK) < sim_now.block;
+    if (__builtin_expect((read >> 4 & bytes) && !stale && !all_ordered(read), 0))
         sim_bad_read_order(a, read);
     cell->write = sim_now.stamp | (mode >= SIM_ATOMIC_ACCESS ? SIM_ATOMIC : 0) | bytes << 4 | bytes
                   | (fresh ? 0 : write & 15);
@@ -142,6 +152,10 @@ static inline void check(uintptr_t at, size_t bytes, enum SimMode mode, bool ali
 {
     SimAccess a = { at, bytes, mode, pc, NULL, false };
     const uintptr_t off = at - sim_now.device_base;
+    if (mode >= SIM_ATOMIC_ACCESS && ++sim_now.spins > SPINS)
+        cudasim_report("%s waits in a loop for another thread or block: the simulator runs them "
+                       "one after another%s",
+                       sim_where().c_str(), sim_source_line(pc).c_str());
     if (aligned && (at & (bytes - 1) & 7)) /* of 16 bytes see bounds.cc */
         sim_misaligned(&a);
     if (off < sim_now.device_span) {
@@ -229,7 +243,7 @@ static inline bool usual(uintptr_t at, size_t bytes, enum SimMode mode)
     }
     for (size_t i = 0; i < bytes / 4; i++)
         if (mode == SIM_READ)
-            cell[i].read = stamp;
+            cell[i].read = stamp | 0xf0;
         else
             cell[i].write = stamp | 0xff;
     sim_now.dirty |= mode == SIM_WRITE;

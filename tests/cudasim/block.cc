@@ -123,6 +123,7 @@ void resume(Lane *lane)
     sim_now.stamp = sim_now.tick << SIM_TICK | (uint64_t)lane->number << SIM_THREAD;
     sim_now.stack = (uintptr_t)lane->stack;
     sim_now.dirty = lane->dirty;
+    sim_now.spins = 0;
     sim_in_kernel = true;
     sim_switch(&scheduler, lane->at);
     sim_in_kernel = false;

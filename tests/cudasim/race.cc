@@ -151,7 +151,7 @@ void sim_elsewhere(const SimAccess *a)
 
 void sim_keep_reader(uintptr_t at, uint64_t read)
 {
-    more_readers[at & ~(uintptr_t)3].push_back(read & ~(uint64_t)(SIM_LEVEL | SIM_MORE));
+    more_readers[at & ~(uintptr_t)3].push_back(read & ~(uint64_t)0xff);
 }
 
 void sim_check_readers(const SimAccess *a)

@@ -31,7 +31,7 @@
 
 /* Of 4 bytes of device or shared memory.
    write: tick << 20 | thread << 8 | bytes of the last write << 4 | bytes ever written; bit 18: the
-   last write was atomic. read: tick << 20 | thread << 8 | SIM_MORE | level. */
+   last write was atomic. read: tick << 20 | thread << 8 | bytes << 4 | SIM_MORE | level. */
 struct SimCell {
     uint64_t write, read;
 };
@@ -60,7 +60,8 @@ struct SimNow {
     uint64_t tick, warp, segment, block, op, safe;
     uint64_t stamp; /* tick << 20 | thread << 8 */
     unsigned thread;
-    bool dirty; /* the thread stored to device memory since its last fence */
+    unsigned spins; /* its volatile and atomic accesses since it last went on */
+    bool dirty;     /* the thread stored to device memory since its last fence */
 };
 extern SimNow sim_now;
 extern thread_local bool sim_in_kernel; /* is this thread running kernel code? */

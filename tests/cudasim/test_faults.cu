@@ -64,6 +64,24 @@ static void missing_syncwarp(void)
     CHECK(cudaDeviceSynchronize());
 }
 
+/* The same with halves of words. */
+__global__ void no_barrier_16(uint16_t *y)
+{
+    __shared__ uint16_t s[128];
+    s[threadIdx.x] = (uint16_t)threadIdx.x;
+    __syncthreads();
+    const uint16_t v = s[127 - threadIdx.x];
+    s[threadIdx.x] = v;
+    __syncthreads();
+    y[threadIdx.x] = s[threadIdx.x];
+}
+
+static void halves_missing_barrier(void)
+{
+    LAUNCH(NULL, no_barrier_16, 1, 128, 0, on_device<uint16_t>(128));
+    CHECK(cudaDeviceSynchronize());
+}
+
 __global__ void same_place(float *y)
 {
     __shared__ float s;
@@ -260,6 +278,23 @@ static void missing_fence(void)
     CHECK(cudaDeviceSynchronize());
 }
 
+__global__ void wait_for_first(volatile int *flag)
+{
+    if (blockIdx.x == 0)
+        *flag = 1;
+    while (!*flag)
+        ;
+}
+
+static void spinning(void)
+{
+    setenv("CUDASIM_ORDER", "reverse", 1);
+    int *flag = on_device<int>(1);
+    CHECK(cudaMemset(flag, 0, sizeof *flag));
+    LAUNCH(NULL, wait_for_first, 2, 1, 0, flag);
+    CHECK(cudaDeviceSynchronize());
+}
+
 /* ---- divergent code -------------------------------------------------------------------------- */
 
 __global__ void some_wait(float *y)
@@ -428,6 +463,7 @@ static const Case cases[] = {
     { "missing_barrier", missing_barrier, "race, two threads|which nothing has written" },
     { "missing_second_barrier", missing_second_barrier, "without __syncthreads between" },
     { "missing_syncwarp", missing_syncwarp, "race, two threads of a warp without __syncwarp" },
+    { "halves_missing_barrier", halves_missing_barrier, "race, two threads" },
     { "two_writers", two_writers, "race, two threads" },
     { "shared_unwritten", shared_unwritten, "half_filled(float*)::s (256 bytes)" },
     { "shared_bounds", shared_bounds, "dynamic shared memory (255 bytes) + 252" },
@@ -449,6 +485,7 @@ static const Case cases[] = {
     { "two_blocks", two_blocks, "race, two blocks of one launch" },
     { "neighbours", neighbours, "race, two threads" },
     { "missing_fence", missing_fence, "race, two blocks of one launch" },
+    { "spinning", spinning, "waits in a loop for another thread or block" },
     { "divergent_barrier", divergent_barrier, "has ended while thread" },
     { "other_barrier", other_barrier, "barrier in divergent code" },
     { "divergent_shuffle", divergent_shuffle, "operation of a warp in divergent code" },

@@ -137,13 +137,25 @@ __global__ void halves(uint16_t *y)
     y[threadIdx.x] = s[63 - threadIdx.x];
 }
 
+/* In place, with a neighbour's half read where the barrier allows it. */
+__global__ void halves_in_place(uint16_t *y, unsigned char *z)
+{
+    const uint16_t own = y[threadIdx.x], other = y[threadIdx.x ^ 2];
+    __syncthreads();
+    y[threadIdx.x] = (uint16_t)(y[threadIdx.x] + 1 + 0 * (own + other));
+    z[threadIdx.x] = (unsigned char)(z[threadIdx.x] + 1);
+}
+
 static void halves_of_words(void)
 {
     uint16_t *y = on_device<uint16_t>(64), h[64];
+    unsigned char *z = on_device<unsigned char>(64);
     LAUNCH(NULL, halves, 1, 64, 0, y);
+    CHECK(cudaMemset(z, 0, 64));
+    LAUNCH(NULL, halves_in_place, 1, 64, 0, y, z);
     CHECK(cudaMemcpy(h, y, sizeof h, cudaMemcpyDeviceToHost));
     for (int i = 0; i < 64; i++)
-        WANT(h[i] == 63 - i);
+        WANT(h[i] == 64 - i);
 }
 
 /* Double-buffered input: copies on one stream, work on another, events both ways. */
