@@ -334,6 +334,11 @@ static bool settle_target(Options *opt)
         opt->target = TARGET_C;
     if (opt->target == TARGET_C && (opt->nvcc || opt->cuda_arch))
         return fail("%s goes with --target=cuda", opt->nvcc ? "--nvcc" : "--cuda-arch");
+    if (opt->target == TARGET_CUDA && (opt->cc || opt->march))
+        return fail("%s goes with --target=c; for CUDA there are --nvcc and --cuda-arch",
+                    opt->cc ? "--cc" : "--march");
+    opt->cc = opt->cc ? opt->cc : "cc";
+    opt->march = opt->march ? opt->march : "native";
     return !opt->cuda_arch || read_architectures(opt->cuda_arch);
 }
 
@@ -344,9 +349,7 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
                       .precision = PRECISION_UNSET,
                       .target = TARGET_UNSET,
                       .head_rows = -1,
-                      .cc = "cc",
                       .cflags = "",
-                      .march = "native",
                       .error_limit = 20,
                       .colour = -1 };
     for (int i = 1; i < argc; i++) {

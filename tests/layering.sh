@@ -37,7 +37,7 @@ rule lower   'compiler/front/lower*.[ch]' "$tree|$ir|front/sem\.h|front/lower[a-
 rule ir      'compiler/ir/*.[ch]' "$ir|ir/[a-z_]*\.h|op/rows\.h"
 rule op      'compiler/op/*.[ch]' "$ir|op/[a-z_]*\.(h|def)"
 rule emit    'compiler/emit/*.[ch]' "$ir|pass/kernel\.h|emit/[a-z_]*\.h"
-rule runtime 'runtime/*.h runtime/*/*.[ch]' '(rt|num|run)\.h|[a-z_]+/[a-z_]+\.h|[a-z_]+\.h'
+rule runtime 'runtime/*.h runtime/*/*.[ch] runtime/cuda/*.cu' '(rt|num|run)\.h|[a-z_]+/[a-z_]+\.h|[a-z_]+\.h'
 rule rt      'runtime/rt.h' 'num\.h'
 
 # A pass sees the IR, the kernel IR and the headers of its own family (pass/fuse.h for fuse_*.c).
@@ -57,7 +57,8 @@ report apart "$(grep -rnE '#include "(\.\./)*(runtime/|rt\.h|run\.h|num\.h)' com
 report libraries "$(grep -rnE '#include <(oneapi/)?dnnl' runtime compiler | grep -v '^runtime/cpu/[a-z_]*onednn'
                     grep -rnE '#include <(mpi|nccl|cuda)' runtime compiler | grep -vE '^runtime/(comm|cuda)/')"
 
-sources=$(ls compiler/*.[ch] compiler/*/*.[ch] runtime/*.h runtime/*/*.[ch] grammar/*.[ly])
+sources=$(ls compiler/*.[ch] compiler/*/*.[ch] runtime/*.h runtime/*/*.[ch] runtime/cuda/*.cu runtime/cuda/ptx/*.h \
+             grammar/*.[ly])
 # shellcheck disable=SC2086
 report columns "$(LC_ALL=C.UTF-8 awk 'length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns" }' \
     $sources README.md Makefile)"
@@ -66,7 +67,7 @@ report lines "$(wc -l $sources | awk '$2 != "total" && $1 >= 800 { print $2 ": "
 # shellcheck disable=SC2086
 report functions "$(awk 'FNR == 1 { start = 0 } /^\{/ { start = FNR }
     /^\}/ && start { if (FNR - start >= 70) print FILENAME ":" start ": " FNR - start " lines"; start = 0 }' \
-    $(echo "$sources" | grep '\.c$'))"
+    $(echo "$sources" | grep '\.cu*$'))"
 # shellcheck disable=SC2086
 report heads "$(for f in $sources; do head -n 3 "$f" | grep -qE '^ ?(/\*|\*)' || echo "$f: no head comment"; done)"
 # shellcheck disable=SC2086
@@ -89,7 +90,7 @@ report numbers "$(same CHUNKS compiler/emit/c.c RT_CHUNKS runtime/rt.h
 # Layout: another version of clang-format breaks some lines elsewhere, so only one is asked.
 version=$(clang-format --version 2> /dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p')
 if [ "$version" = 14 ]; then
-    code=$(git ls-files '*.c' '*.h' 2> /dev/null | grep -v '^tests/emit/')
+    code=$(git ls-files '*.c' '*.h' '*.cu' '*.cc' 2> /dev/null | grep -v '^tests/emit/')
     # shellcheck disable=SC2086
     report format "$(clang-format --dry-run ${code:-$(ls compiler/*.[ch] compiler/*/*.[ch] runtime/*.h \
         runtime/*/*.[ch])} 2>&1 | grep warning:)"

@@ -1,6 +1,6 @@
 /* inputs.cu -- samples on their way to a GPU.
  *
- * In: rows that the host wrote. Out: run->inputs, always at the same place, so that a micro-step can
+ * In: rows that the host wrote. Out: run->inputs, always at one place, so that a micro-step can
  * be recorded. The one idea: the samples of a whole update are copied while the update before it
  * computes: from one of two pinned buffers, on a stream of their own, to a staging area; a kernel
  * takes those of a micro-step from there. Events keep each from being overwritten too early.

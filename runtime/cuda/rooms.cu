@@ -48,7 +48,7 @@ void rt_rooms_close(void)
     users = 0;
 }
 
-/* ---- products of bf16: by the tensor cores, whatever a checkpoint says of a CPU's ------------- */
+/* ---- products of bf16: by the tensor cores, whatever a checkpoint says of a CPU's ------------ */
 
 RtProducts rt_products_choose(RtProducts stored) { return stored; }
 

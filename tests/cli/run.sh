@@ -95,6 +95,7 @@ expect emit-cuda 0 '#include "rt_cuda.h"' "$g" --emit=cuda "$t"
 expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=c "$t"
 expect cuda-for-c 2 '--emit=cuda does not go with --target=c' "$g" --emit=cuda --target=c "$t"
 expect arch-for-c 2 '--cuda-arch goes with --target=cuda' "$g" --cuda-arch=native "$t"
+expect cc-for-cuda 2 '--cc goes with --target=c; for CUDA there are --nvcc and --cuda-arch' "$g" --emit=cuda --cc=gcc "$t"
 expect arch-old 2 'sm_75 is too old, programs need sm_80 or later' "$g" --target=cuda --cuda-arch=sm_80,sm_75 "$t"
 expect arch-form 2 'ampere is neither native nor a list as in sm_80,sm_90' "$g" --target=cuda --cuda-arch=ampere "$t"
 none=(env PATH="$work/y/bin" CUDA_HOME="$work/no")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Golden C files of models of a page: tiny, scan and stack whole; the others without the sections that
-# show nothing new of them. And what holds of every emitted file: no warnings with two compilers, with
-# and without OpenMP; lines of 100 columns; the same results with any number of threads; as many lines
-# for 12 layers as for 2. BLESS=1 rewrites the golden files.
+# Golden files of models of a page. In C: tiny, scan and stack whole; the others without the sections
+# that show nothing new of them. In CUDA: tiny whole, of stack and halves what differs from C. And what
+# holds of every emitted file: no warnings with two compilers, with and without OpenMP; lines of 100
+# columns; the same results with any number of threads; as many lines for 12 layers as for 2.
+# BLESS=1 rewrites the golden files.
 set -u
 cd "$(dirname "$0")"
 root=../..
@@ -10,25 +11,31 @@ root=../..
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 warn="-std=c11 -O1 -ffp-contract=off -Wall -Wextra -Wshadow -Wconversion -Werror -I$root/runtime"
 
-# The part of an emitted file that its golden file holds: up to the section that is not shown.
-part() { # MODEL
+# The part of an emitted file that its golden file holds: the sections that show something.
+part() { # MODEL.c or MODEL.cu
     case $1 in
-        again|heads|names) sed '/^\/\* ---- 7 /,$d' ;;
-        halves)            sed '/^\/\* ---- 8 /,$d' ;; # 7 writes the 16-bit copy
-        *)                 cat ;;
+        again.c|heads.c|names.c) sed '/^\/\* ---- 7 /,$d' ;;
+        halves.c)                sed '/^\/\* ---- 8 /,$d' ;; # 7 writes the 16-bit copy
+        stack.cu)                sed '/^\/\* ---- 7 /,$d' | sed -n '/^\/\* ---- 4 /,$p' ;;
+        halves.cu)               sed '/^\/\* ---- 8 /,$d' | sed -n '/^\/\* ---- 7 /,$p' ;;
+        *)                       cat ;;
     esac
 }
 
-for model in *.model; do
-    name=emit/${model%.model} golden=${model%.model}.c
-    if ! "$GRADCC" --emit=c "$model" > "$work/whole.c" 2> "$work/err"; then
-        cat "$work/err" >&2; echo "not ok $name: $(head -n 1 "$work/err")"; continue
+# golden TARGET FILE: the text for FILE, a .c or .cu beside its .model, is as it was.
+golden() {
+    local target=$1 file=$2 name=emit/${2%.*} difference
+    [ "$target" = c ] || name=$name-$target
+    if ! "$GRADCC" --emit="$target" "${file%.*}.model" > "$work/whole" 2> "$work/err"; then
+        cat "$work/err" >&2; echo "not ok $name: $(head -n 1 "$work/err")"; return
     fi
-    part "${model%.model}" < "$work/whole.c" > "$work/out.c"
-    [ -n "${BLESS:-}" ] && cp "$work/out.c" "$golden"
-    if difference=$(diff "$golden" "$work/out.c"); then echo "ok $name"
-    else echo "$difference" | head -n 40 >&2; echo "not ok $name: the C differs from $golden"; fi
-done
+    part "$file" < "$work/whole" > "$work/part"
+    [ -n "${BLESS:-}" ] && cp "$work/part" "$file"
+    if difference=$(diff "$file" "$work/part"); then echo "ok $name"
+    else echo "$difference" | head -n 40 >&2; echo "not ok $name: the text differs from $file"; fi
+}
+for model in *.model; do golden c "${model%.model}.c"; done
+for file in *.cu; do golden cuda "$file"; done
 
 # check NAME MODEL OPTIONS: the properties of one emitted file
 check() {

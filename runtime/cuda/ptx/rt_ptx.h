@@ -1,4 +1,4 @@
-/* rt_ptx.h -- the machine instructions that kernels use by name: matrix products of a warp, loads of
+/* rt_ptx.h -- machine instructions that kernels use by name: matrix products of a warp, loads of
  * their operands, copies into shared memory that nobody waits for, conversions.
  *
  * Device code only; all lanes of the warp take part in rt_mma_* and rt_ldmatrix_*. The simulator of
