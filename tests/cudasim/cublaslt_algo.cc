@@ -4,6 +4,8 @@
  * of algorithms. The real library has kernels for some combinations of types, alignment and
  * epilogue and none for others; where its documentation leaves it open, there is none here, so that
  * a caller keeps another way. The rows differ in workspace and in the order of sums.
+ *
+ *   CUDASIM_CUBLASLT=missing|old|plain   no handle; a version of years ago; no fused epilogues
  */
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,11 @@
  * In: buffers, a communicator, a stream. Out: an operation queued on the stream, as a kernel is.
  * Calls between ncclGroupStart and ncclGroupEnd become one operation for each communicator. What is
  * wrong at the call is answered as NCCL does; what the real library would not notice, and hang or
- * write nonsense, ends the program with a report.
+ * write nonsense, ends the program with a report. A rank that does not come is waited for, as in
+ * NCCL, but not for ever.
+ *
+ *   CUDASIM_NCCL_TIMEOUT=seconds   until a report tells what all ranks are at (60)
+ *   CUDASIM_NCCL_DIR=folder        of the files through which ranks talk (/dev/shm)
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -138,6 +142,19 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+/* A try. */
+static ncclResult_t join(NcclComm *c)
+{
+    int one, other;
+    if (!nccl_join(c))
+        return ncclInProgress;
+    if (!nccl_same_device(c, &one, &other))
+        return ncclSuccess;
+    c->message = "ranks " + std::to_string(one) + " and " + std::to_string(other)
+                 + " are on the same device";
+    return fails(ncclInvalidUsage, c->message);
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
@@ -165,12 +182,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     start_idle_thread();
     if (config && config->blocking == 0) {
         c->error = ncclInProgress;
-        nccl_join(c);
-        return ncclInProgress;
+        return join(c);
     }
-    while (!nccl_join(c))
+    ncclResult_t joined;
+    while ((joined = join(c)) == ncclInProgress)
         usleep(200);
-    return ncclSuccess;
+    return joined;
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
@@ -186,8 +203,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         return fails(ncclInvalidArgument, "ncclCommGetAsyncError: no communicator");
     if (r != ncclSuccess)
         c->error = r;
-    if (c->error == ncclInProgress && nccl_join(c))
-        c->error = ncclSuccess;
+    if (c->error == ncclInProgress)
+        c->error = join(c);
     *error = (ncclResult_t)c->error.load();
     return ncclSuccess;
 }

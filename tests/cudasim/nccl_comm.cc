@@ -82,6 +82,7 @@ static void claim(NcclComm *c)
     c->files[(size_t)c->rank] = open_file(data_path(c, c->rank), O_CREAT | O_EXCL);
     if (flock(c->files[(size_t)c->rank], LOCK_EX | LOCK_NB) != 0)
         cudasim_report("NCCL: cannot lock %s", data_path(c, c->rank).c_str());
+    own->device = c->device;
     own->state = NCCL_CLAIMED;
 }
 
@@ -94,6 +95,18 @@ static bool all_reached(NcclComm *c, int state)
             return false;
         }
     return true;
+}
+
+bool nccl_same_device(const NcclComm *c, int *one, int *other)
+{
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2)
+        return false;
+    for (*one = 0; *one < c->ranks; ++*one)
+        for (*other = *one + 1; *other < c->ranks; ++*other)
+            if (c->control->slot[*one].device == c->control->slot[*other].device)
+                return true;
+    return false;
 }
 
 bool nccl_join(NcclComm *c)

@@ -47,6 +47,7 @@ typedef enum { NCCL_AWAY, NCCL_CLAIMED, NCCL_OPENED, NCCL_PARTED } NcclState;
 typedef struct {            /* one rank in the control file */
     std::atomic<int> state; /* NcclState */
     std::atomic<int> pid;
+    int device;
     std::atomic<uint64_t> posted;  /* collectives, whose data lie in its file */
     std::atomic<uint64_t> done;    /* collectives it has finished */
     NcclWhat what;                 /* of the newest posted one */
@@ -98,6 +99,9 @@ std::string nccl_describe(const NcclWhat *what);
 /* ---- nccl_comm.cc ---------------------------------------------------------------------------- */
 
 bool nccl_join(NcclComm *c); /* a try; true: all ranks are there */
+/* Two ranks on one device of several: NCCL refuses it. With one device each process stands for a
+   machine of its own. */
+bool nccl_same_device(const NcclComm *c, int *one, int *other);
 void nccl_part(NcclComm *c); /* lets go of the files */
 /* The other ranks see that this one is gone; operations of this process may still be looking at the
    files, which stay open. */

@@ -446,6 +446,24 @@ static void test_injected(World *w)
     MUST(ncclCommDestroy(w->comm));
 }
 
+/* Each rank has its device, then all the same one. */
+static void test_devices(World *w)
+{
+    MUST(cudaSetDevice(w->rank));
+    MUST(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
+    MUST(ncclCommInitRank(&w->comm, w->ranks, w->id, w->rank));
+    test_all_reduce(w, ncclFloat32, ncclSum);
+    MUST(ncclCommDestroy(w->comm));
+}
+
+static void test_same_device(World *w)
+{
+    MUST(cudaSetDevice(1));
+    const ncclResult_t r = ncclCommInitRank(&w->comm, w->ranks, w->id, w->rank);
+    expect(r == ncclInvalidUsage, w, "two ranks may have one device");
+    expect(strstr(ncclGetLastError(NULL), "0 and 1") != NULL, w, ncclGetLastError(NULL));
+}
+
 static const struct {
     const char *name;
     void (*run)(World *w);
@@ -461,6 +479,8 @@ static const struct {
     { "dead", test_dead },
     { "hang", test_hang },
     { "idle", test_idle },
+    { "devices", test_devices },
+    { "same-device", test_same_device },
     { "not-blocking", test_not_blocking },
     { "injected", test_injected },
 };
