@@ -92,7 +92,7 @@ void rt_place_fill(void *at, int byte, size_t bytes);
 const void *rt_place_look(const void *at, size_t bytes);
 void *rt_place_window(void);
 double rt_place_memory_free(void); /* bytes; -1 = unknown */
-double rt_place_taken(void);       /* bytes that are allocated there; 0 on a CPU */
+double rt_place_taken(void);       /* bytes of buffers there; 0 on a CPU */
 const char *rt_place_name(void);   /* "NVIDIA H200, cuda:0"; NULL on a CPU */
 bool rt_place_is_host(void);
 
@@ -470,7 +470,7 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
    to come (once a GPU has taken those before), and the word that n of them are there, s->sample the
    first: run->inputs has them for what is called next. */
 typedef struct {
-    double place, host; /* bytes */
+    double place, host, pinned; /* bytes; pinned: what a GPU copies from */
 } RtStepBytes;
 RtStepBytes rt_step_bytes(const RtModel *m, const RtOptions *o, int use);
 void rt_step_open(RtRun *run);
@@ -488,7 +488,8 @@ void rt_step_wait(RtRun *run, RtStep *s);
 
 /* Before a run is created: training prints what it takes; what does not fit ends the program. */
 void rt_memory_check(const RtModel *m, const RtOptions *o, const RtData *data, int use);
-double rt_memory_planned(void); /* what that said, in all */
+double rt_memory_planned(void);       /* what that said, in all, of the host's memory */
+double rt_memory_planned_place(void); /* and of a GPU's */
 
 /* ---- core/check.c: a step looked at value by value ------------------------------------------- */
 

@@ -2,7 +2,8 @@
  *
  * In: model, settings, data, what the run is for. Out: the report that training prints, or a
  * message with the numbers and with what would fit. The one idea: the same sum that rt_run_create
- * allocates, down to what products and saving work in; train.c compares the two at the end.
+ * allocates, down to what products and saving work in; train.c compares the two at the end. With a
+ * GPU there are two sums: of its memory, which is what runs short, and of the host's.
  */
 #include "run.h"
 
@@ -13,11 +14,13 @@ typedef struct {
     double bytes;
 } Part;
 
-enum { PARTS = 12 };
+enum { PARTS = 14 };
+typedef enum { OF_ALL, OF_PLACE, OF_HOST } Of; /* a GPU's memory is a place of its own */
 
-static int parts_of(const RtMemory *need, Part part[PARTS])
+static int parts_of(const RtMemory *need, Of of, Part part[PARTS])
 {
-    const Part all[PARTS] = {
+    const bool host = rt_place_is_host();
+    const Part placed[] = {
         { "parameters", "", need->params },
         { "16-bit copy", "", need->copy },
         { "gradient", "", need->gradients },
@@ -27,12 +30,22 @@ static int parts_of(const RtMemory *need, Part part[PARTS])
         { "batch", "", need->inputs },
         { "outputs", "", need->outputs },
         { "workspace", "of products and attention, on this machine", need->rooms },
-        { "tables", "of the run and the optimizer", need->tables + need->updates },
+        { "updates", "tables and sums", host ? 0 : need->updates },
+    };
+    const Part own[] = {
+        { "samples", "on their way to the GPU", need->rows },
+        { "tables", "of the run and the optimizer", need->tables + (host ? need->updates : 0) },
         { "saving", "while a checkpoint is written or read", need->saving },
         { "data", "and settings, allocated by now", need->held }, /* the last */
     };
-    memcpy(part, all, sizeof all);
-    return PARTS;
+    int n = 0;
+    if (of != OF_HOST)
+        for (size_t i = 0; i < sizeof placed / sizeof *placed; i++)
+            part[n++] = placed[i];
+    if (of != OF_PLACE)
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            part[n++] = own[i];
+    return n;
 }
 
 typedef struct {
@@ -40,18 +53,19 @@ typedef struct {
 } Text;
 
 /* "parameters 1.2 MiB, arena 3 MiB: 4.2 MiB", of what the run has; with what it has already? */
-static const char *parts_text(const RtMemory *need, bool held, Text *text)
+static const char *parts_text(const RtMemory *need, Of of, bool held, Text *text)
 {
     Part part[PARTS];
     char bytes[RT_BYTES_TEXT];
     size_t n = 0;
-    const int n_parts = parts_of(need, part);
+    const int n_parts = parts_of(need, of, part);
     for (int i = 0; i < n_parts; i++)
-        if (part[i].bytes > 0 && (held || i + 1 < n_parts))
+        if (part[i].bytes > 0 && (held || of == OF_PLACE || i + 1 < n_parts))
             n += (size_t)snprintf(text->at + n, sizeof text->at - n, "%s%s %s", n ? ", " : "",
                                   part[i].name, rt_bytes(part[i].bytes, bytes));
-    snprintf(text->at + n, sizeof text->at - n, ": %s",
-             rt_bytes(need->needed + (held ? need->held : 0), bytes));
+    snprintf(
+        text->at + n, sizeof text->at - n, ": %s",
+        rt_bytes(of == OF_PLACE ? need->place : need->needed + (held ? need->held : 0), bytes));
     return text->at;
 }
 
@@ -83,13 +97,20 @@ static void print_row(const char *name, double bytes, double all, const char *no
 static void print_table(const RtMemory *need)
 {
     Part part[PARTS];
-    const int n = parts_of(need, part);
+    const bool host = rt_place_is_host();
+    int n = parts_of(need, OF_PLACE, part);
     printf("  %-18s %17s\n", "memory", "bytes");
+    for (int i = 0; i < n; i++)
+        if (part[i].bytes > 0)
+            print_row(part[i].name, part[i].bytes, host ? need->total : need->place, part[i].note);
+    if (!host)
+        print_row("on the GPU", need->place, need->place, "in one allocation");
+    n = parts_of(need, OF_HOST, part);
     for (int i = 0; i < n; i++)
         if (part[i].bytes > 0)
             print_row(part[i].name, part[i].bytes, need->total, part[i].note);
     const bool before = need->needed + need->held < need->total;
-    print_row("at the most", need->total, need->total,
+    print_row(host ? "at the most" : "on the host", need->total, need->total,
               before             ? "while the data were read"
               : need->saving > 0 ? "while a checkpoint is written"
                                  : "in a step");
@@ -131,12 +152,18 @@ typedef struct {
     double room;
 } Asked;
 
+/* Of the memory that runs short: the GPU's, where there is one. */
+static double short_bytes(const RtMemory *need)
+{
+    return rt_place_is_host() ? need->needed : need->place;
+}
+
 /* Compiled with --recompute=blocks, about: the arena of a step shrinks, not that of a validation */
 static double blocks_bytes(const Asked *a, const RtMemory *need, const ptrdiff_t *dims)
 {
     const double most = a->use & RT_USE_EVAL ? (double)a->m->arena_bytes(dims, RT_ENTRY_EVAL) : 0;
     const double arena = fmax(a->m->blocks * need->arena, most);
-    return a->m->blocks > 0 ? need->needed - need->arena + arena : need->needed;
+    return a->m->blocks > 0 ? short_bytes(need) - need->arena + arena : short_bytes(need);
 }
 
 static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
@@ -147,7 +174,7 @@ static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
         if (a->m->dims[i].batch)
             other.dims[i] = (ptrdiff_t)(a->o->train.batch / accumulate);
     const RtMemory need = rt_run_memory(a->m, &other, a->data, a->use);
-    return (blocks ? blocks_bytes(a, &need, other.dims) : need.needed) <= a->room;
+    return (blocks ? blocks_bytes(a, &need, other.dims) : short_bytes(&need)) <= a->room;
 }
 
 /* The fewest micro-steps whose activations fit, 0 = none do: over the divisors of the batch. */
@@ -179,14 +206,14 @@ static int changes_of(const Asked *a, const RtMemory *need, Change change[CHANGE
     const RtModel *m = a->m;
     const bool fp32 = m->real == RT_F32 && m->compute != RT_BF16 && m->compute != RT_F16;
     const double copy = 2 * (double)m->n_elems, blocks = blocks_bytes(a, need, a->o->dims);
-    const double in_blocks = blocks - (need->needed - need->arena);
+    const double now = short_bytes(need), in_blocks = blocks - (now - need->arena);
     int n = 0;
     if (m->blocks > 0)
         change[n++] = (Change){ "--recompute=blocks", blocks, false };
     if (m->real == RT_F64)
-        change[n++] = (Change){ "--precision=fp32", need->needed / 2, false };
+        change[n++] = (Change){ "--precision=fp32", now / 2, false };
     if (fp32)
-        change[n++] = (Change){ "--precision=bf16", need->needed - need->arena / 2 + copy, false };
+        change[n++] = (Change){ "--precision=bf16", now - need->arena / 2 + copy, false };
     if (fp32 && m->blocks > 0)
         change[n++] = (Change){ "--precision=bf16 --recompute=blocks",
                                 blocks - in_blocks / 2 + copy, true };
@@ -223,44 +250,58 @@ __attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *nee
                       : a->o->command == RT_DO_EVAL ? "validation"
                                                     : "generating";
     const int64_t fits = a->o->command != RT_DO_GENERATE ? accumulate_that_fits(a, false) : 0;
+    const char *place = rt_place_name();
     Text parts, changes = { "" };
     char bytes[RT_BYTES_TEXT];
     const char *left = rt_bytes(a->room, bytes);
-    parts_text(need, false, &parts);
+    parts_text(need, place ? OF_PLACE : OF_ALL, false, &parts);
     if (trains)
         changes_text(a, need, fits > 0, &changes);
     if (fits)
         rt_fail(RT_EXIT_FAIL,
-                "%s needs more memory than the %s free: %s\nhint: --accumulate %lld fits and "
+                "%s needs more memory than the %s free%s%s: %s\nhint: --accumulate %lld fits and "
                 "gives the same %s; --force starts anyway%s",
-                who, left, parts.at, (long long)fits, trains ? "update" : "result", changes.at);
+                who, left, place ? " on " : "", place ? place : "", parts.at, (long long)fits,
+                trains ? "update" : "result", changes.at);
     rt_fail(RT_EXIT_FAIL,
-            "%s needs more memory than the %s free: %s\nhint: a smaller model, or shorter dims "
+            "%s needs more memory than the %s free%s%s: %s\nhint: a smaller model, or shorter dims "
             "(--dims); --force starts anyway%s%s",
-            who, left, parts.at, trains ? "; no number of micro-steps helps" : "", changes.at);
+            who, left, place ? " on " : "", place ? place : "", parts.at,
+            trains ? "; no number of micro-steps helps" : "", changes.at);
 }
 
 /* ---- before a run ---------------------------------------------------------------------------- */
 
-static double planned;
+static double planned, planned_place;
 
 double rt_memory_planned(void) { return planned; }
+double rt_memory_planned_place(void) { return planned_place; }
+
+static void print_needed(const RtMemory *need, double room)
+{
+    Text parts;
+    char bytes[RT_BYTES_TEXT];
+    const bool host = rt_place_is_host();
+    printf("memory   %s; %s free%s\n", parts_text(need, host ? OF_ALL : OF_PLACE, true, &parts),
+           room < 0 ? "unknown" : rt_bytes(room, bytes), host ? "" : " on the GPU");
+    if (!host)
+        printf("host     %s; %s free\n", parts_text(need, OF_HOST, true, &parts),
+               rt_memory_free() < 0 ? "unknown" : rt_bytes(rt_memory_free(), bytes));
+}
 
 void rt_memory_check(const RtModel *m, const RtOptions *o, const RtData *data, int use)
 {
     const RtMemory need = rt_run_memory(m, o, data, use);
-    const double room = rt_memory_free();
+    const double room = rt_place_memory_free();
     const Asked asked = { m, o, data, use, room };
-    Text parts;
-    char bytes[RT_BYTES_TEXT];
     planned = need.total;
+    planned_place = rt_place_is_host() ? 0 : need.place;
     if (o->command == RT_DO_TRAIN)
-        printf("memory   %s; %s free\n", parts_text(&need, true, &parts),
-               room < 0 ? "unknown" : rt_bytes(room, bytes));
+        print_needed(&need, room);
     if (o->command == RT_DO_TRAIN && o->dry_run) {
         print_table(&need);
         print_alive(m, o);
     }
-    if (room >= 0 && need.needed > room && !o->force && !o->dry_run)
+    if (room >= 0 && short_bytes(&need) > room && !o->force && !o->dry_run)
         refuse(&asked, &need);
 }

@@ -218,13 +218,15 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data,
     at.rooms = rt_rooms_bytes(&rooms);
     const RtStepBytes step = rt_step_bytes(m, o, use);
     at.inputs = step.place;
-    at.rows = step.host;
+    at.rows = step.pinned;
+    at.tables += step.host;
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         at.outputs += placed(output_bytes(m, o->dims, i));
     at.place = at.params + at.copy + at.gradients + at.state + at.average + at.arena + at.inputs
                + at.outputs + at.rooms + at.updates;
     at.needed = at.rows + at.tables + at.saving + (rt_place_is_host() ? at.place : 0);
-    at.total = at.needed + at.held > rt_memory_most() ? at.needed + at.held : rt_memory_most();
+    const double allocated = at.needed - at.rows + at.held; /* as rt_memory_most counts */
+    at.total = allocated > rt_memory_most() ? allocated : rt_memory_most();
     return at;
 }
 

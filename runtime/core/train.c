@@ -431,6 +431,18 @@ static int stop_by_signal(Train *t, int number)
     return number == SIGINT ? RT_EXIT_INTERRUPT : RT_EXIT_REQUEUE;
 }
 
+/* Of a GPU's memory. */
+static void tell_place(void)
+{
+    char size[RT_BYTES_TEXT];
+    const double taken = rt_place_taken(), over = taken - rt_memory_planned_place();
+    printf("device   %s, %.0f bytes in one allocation, ", rt_bytes(taken, size), taken);
+    if (over > 0 || over < 0)
+        printf("%.0f %s than planned\n", fabs(over), over > 0 ? "more" : "less");
+    else
+        printf("as planned\n");
+}
+
 static void finish(Train *t, const RtMeans *last)
 {
     const RtState *state = t->run->state;
@@ -457,6 +469,8 @@ static void finish(Train *t, const RtMeans *last)
         printf("%.0f %s than planned\n", fabs(over), over > 0 ? "more" : "less");
     else
         printf("as planned\n");
+    if (!rt_place_is_host())
+        tell_place();
     if (t->dir && t->saved != state->step)
         rt_fail(RT_EXIT_FAIL,
                 "the last checkpoint could not be written; the newest is of step "

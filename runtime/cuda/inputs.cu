@@ -56,15 +56,15 @@ static ptrdiff_t batch_rows(const RtModel *m, const ptrdiff_t *dims)
 RtStepBytes rt_step_bytes(const RtModel *m, const RtOptions *o, int use)
 {
     const size_t rows = (size_t)rt_row_count(m, o, use), batch = (size_t)batch_rows(m, o->dims);
-    RtStepBytes bytes = { 0, 0 };
+    RtStepBytes bytes = { 0, (double)(sizeof(RtQueue) + rt_place_overhead()), 0 };
     for (int i = 0; i < m->n_inputs; i++) {
         const size_t row = rt_row_bytes(m, o->dims, i);
         bytes.place += (double)(rt_place_size(rows * row) + rt_place_size(batch * row));
-        bytes.host += (double)(RT_STEPS_QUEUED * rows * row);
+        bytes.pinned += (double)(RT_STEPS_QUEUED * rows * row);
     }
     bytes.place += (double)(rt_place_size(sizeof(RtStep)) + rt_place_size(sizeof(RtCounters))
                             + RT_STEPS_QUEUED * rt_place_size(sizeof(RtResult)));
-    bytes.host += (double)(RT_STEPS_QUEUED * sizeof(RtResult));
+    bytes.pinned += (double)(RT_STEPS_QUEUED * sizeof(RtResult));
     return bytes;
 }
 

@@ -17,7 +17,7 @@ struct Region { /* one allocation */
 static Region *regions; /* that buffers live in */
 static Region *filling; /* between open and close, or NULL */
 static char *window;    /* pinned, RT_PLACE_WINDOW bytes */
-static size_t taken;    /* bytes of all regions */
+static size_t taken;    /* bytes of all buffers */
 
 size_t rt_place_size(size_t bytes)
 {
@@ -53,7 +53,6 @@ static Region *region_new(size_t bytes, const char *what)
     region->bytes = bytes;
     region->next = regions;
     regions = region;
-    taken += bytes;
     return region;
 }
 
@@ -63,7 +62,7 @@ static void region_free(Region *region)
     while (*link != region)
         link = &(*link)->next;
     *link = region->next;
-    taken -= region->bytes;
+    taken -= region->used;
     RT_CUDA_CALL(NULL, cudaFree(region->at));
     rt_free(region);
 }
@@ -82,6 +81,7 @@ void rt_place_close(void)
         region_free(region);
 }
 
+size_t rt_place_overhead(void) { return sizeof(Region); }
 double rt_place_taken(void) { return (double)taken; }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -99,6 +99,7 @@ void *rt_place_take(size_t bytes, const char *what)
                 what, size, region->bytes - region->used, region->bytes);
     void *at = region->at + region->used;
     region->used += size;
+    taken += size;
     region->live++;
     return at;
 }

@@ -71,6 +71,9 @@ void rt_inputs_send(RtRun *run, ptrdiff_t n);
 /* n samples from `first` of those staged become run->inputs; sample: the first one's number. */
 void rt_inputs_take(RtRun *run, ptrdiff_t first, ptrdiff_t n, int64_t sample);
 
+/* place.cu: host memory of what rt_place_open takes. */
+size_t rt_place_overhead(void);
+
 /* step.cu: the twin begins a step or an evaluation. */
 void rt_twin_begin(RtRun *run, const RtStep *s, bool hold);
 
