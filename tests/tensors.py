@@ -1,9 +1,14 @@
 """tensors.py -- reads a file of safetensors, for the scripts of the tests: tensors(PATH) is a dict from
-names, sorted, to (shape, values), of F64 or F32."""
+names, sorted, to (shape, values), of F64, F32 or BF16."""
 import array
 import json
 
-KINDS = {'F64': 'd', 'F32': 'f'}
+KINDS = {'F64': 'd', 'F32': 'f', 'BF16': 'H'}
+
+
+def widened(halves):
+    words = array.array('I', [h << 16 for h in halves])
+    return array.array('f', words.tobytes())
 
 
 def tensors(path):
@@ -14,5 +19,6 @@ def tensors(path):
     for name, t in sorted(json.loads(data[8:n]).items()):
         if name != '__metadata__':
             begin, end = t['data_offsets']
-            found[name] = t['shape'], array.array(KINDS[t['dtype']], data[n + begin:n + end])
+            values = array.array(KINDS[t['dtype']], data[n + begin:n + end])
+            found[name] = t['shape'], widened(values) if t['dtype'] == 'BF16' else values
     return found

@@ -151,15 +151,6 @@ static int norm_blocks(const Norm *n)
     return n->n_parts > RT_NORM_BLOCKS ? RT_NORM_BLOCKS : n->n_parts > 0 ? n->n_parts : 1;
 }
 
-/* A step that is looked at: what the host has seen decides, too. */
-static void look(const RtRun *run, RtStep *s)
-{
-    rt_place_get(&s->finite, &s->device->finite, sizeof s->finite);
-    s->finite = rt_check_finite(s->check, s->finite);
-    rt_place_put(&s->device->finite, &s->finite, sizeof s->finite);
-    RT_UNUSED(run);
-}
-
 void rt_finite_and_norm(RtRun *run, RtStep *s)
 {
     Norm n = norm_of(run, s);
@@ -170,8 +161,6 @@ void rt_finite_and_norm(RtRun *run, RtStep *s)
         RT_LAUNCH(run->stream, where, g_norm<double>, norm_blocks(&n), RT_UPDATE_THREADS, 0, n);
     else
         RT_LAUNCH(run->stream, where, g_norm<float>, norm_blocks(&n), RT_UPDATE_THREADS, 0, n);
-    if (s->check)
-        look(run, s);
 }
 
 void rt_clip_value(RtRun *run, RtStep *s)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Updates of the CUDA target, in the simulator of tests/cudasim, against those of the CPU, in one
-# program: what both have is renamed for the device (names.h).
+# Updates of the CUDA target, in the simulator of tests/cudasim, against those of the CPU: functions
+# in one program, where what both have is renamed for the device (names.h); then whole programs.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -25,3 +25,31 @@ if "$cc" -include "$here/names.h" -I"$here" -c -o gpu.o "$here/gpu.cu" 2> log &&
 else
     echo "not ok updates/build: $(grep -m 1 -i error log)"
 fi
+
+# ---- programs: six updates of each target end in the same checkpoint -------------------------------
+
+: "${GRADCC:=$BUILD/gradcc}"
+awk 'BEGIN { srand(4); for (i = 0; i < 200; i++) { a = rand() - 0.5; b = rand() - 0.5
+    printf "%.4f,%.4f,%.4f,%d\n", a, b, rand() - 0.5, (a > 0) + 2 * (b > 0.1) } }' > net.csv
+
+# program NAME BOUND [gradcc options]: of the largest difference, against the largest value
+program() {
+    local name=$1 bound=$2 said; shift 2
+    if ! "$GRADCC" "$@" "$here/net.model" -o "$name.c" > log 2>&1 ||
+        ! "$GRADCC" --emit=cuda "$@" "$here/net.model" > "$name.cu" 2> log ||
+        ! "$cc" --runtime -o "$name.g" "$name.cu" > log 2>&1; then
+        echo "not ok updates/$name: $(grep -m 1 -i -E 'error|undefined' log)"; return
+    fi
+    ./"$name.c" --out "$name.on.c" > log 2>&1 && ./"$name.g" --out "$name.on.g" > log 2>&1 ||
+        { echo "not ok updates/$name: $(tail -n 1 log)"; return; }
+    said=$(python3 "$here/compare.py" "$name".on.[cg]/step-00000006 "$bound" 2>&1) &&
+        echo "ok updates/$name ($said)" || echo "not ok updates/$name: $said"
+}
+program adamw-fp64 1e-11 --precision=fp64
+program sgd-clip-value 1e-5 -D clip_value=0.01 -D 'optimizer=sgd(lr: 0.1, momentum: 0.9, nesterov: true)' -D accumulate=3
+program own-rule 1e-5 -D 'optimizer=slow(lr: 0.1, weight_decay: 0.01)'
+program rmsprop-fp16 3e-2 --precision=fp16 -D 'optimizer=rmsprop(lr: 1e-3, centered: true, momentum: 0.5)'
+program no-masters 3e-2 --precision=bf16 -D masters=none
+program lamb-bf16 3e-2 --precision=bf16 -D 'optimizer=lamb(lr: 0.02)'
+program adafactor 1e-4 -D 'optimizer=adafactor(lr: 0.05)'
+program muon-fp64 1e-8 --precision=fp64 -D 'optimizer=muon(lr: 0.05, adamw_factor: 0.2, except: "head.*")'
