@@ -1,8 +1,8 @@
 /* library.cc -- what libraries and warp instructions ask of the shadow: bytes that hold nothing.
  *
  * In: bytes of device or shared memory that were written and are of no use any more, or not yet: a
- * workspace after its product, the place of a copy that is under way. Out: to read them is an error,
- * until they are written again. Who accessed them last stays known.
+ * workspace after its product, the place of a copy that is under way. Out: to read them is an
+ * error, until they are written again. Who accessed them last stays known.
  */
 #include "sim.h"
 

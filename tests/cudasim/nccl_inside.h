@@ -106,7 +106,7 @@ void nccl_part(NcclComm *c); /* lets go of the files */
 /* The other ranks see that this one is gone; operations of this process may still be looking at the
    files, which stay open. */
 void nccl_leave(NcclComm *c);
-/* Nothing went on: notes missing ranks that have ended, ends the program after CUDASIM_NCCL_TIMEOUT.
+/* Nothing went on: notes missing ranks that have ended; a report after CUDASIM_NCCL_TIMEOUT.
    missing: does the wait go on because of this rank? */
 void nccl_wait(NcclComm *c, const char *what, std::function<bool(int)> missing);
 void nccl_went_on(NcclComm *c);

@@ -129,8 +129,8 @@ static Copies *copies_of_thread(void)
     return own;
 }
 
-/* Until it arrives, the 16 bytes are NaN in every type, and to read them is an error: what was there
-   is lost from now on. */
+/* Until it arrives, the 16 bytes are NaN in every type, and to read them is an error: what was
+   there is lost from now on. */
 void cudasim_copy_begin(const CudasimCopy *copy)
 {
     memset(copy->shared, 0xff, 16);

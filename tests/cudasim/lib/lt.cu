@@ -2,7 +2,8 @@
  *
  * Every combination of transposed operands, types, batches, strides, epilogues that is listed below
  * runs with each algorithm that the library offers; rows between which operands have gaps stay
- * unwritten, so that an access outside of an operand is seen. Prints "ok NAME" or "not ok NAME: why".
+ * unwritten, so that an access outside of an operand is seen. Prints "ok NAME" or "not ok NAME:
+ * why".
  */
 #include <math.h>
 #include <stdio.h>

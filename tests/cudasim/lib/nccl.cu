@@ -394,8 +394,8 @@ static void test_hang(World *w)
     MUST(cudaStreamSynchronize(w->stream));
 }
 
-/* A rank waits for another one in a way of its own, while that one waits for a collective: work goes
-   on although its host asks for nothing. */
+/* A rank waits for another one in a way of its own, while that one waits for a collective: work
+   goes on although its host asks for nothing. */
 static void test_idle(World *w)
 {
     char byte = 0;
