@@ -304,16 +304,24 @@ void *cudasim_memset(void *to, int value, size_t bytes)
 extern "C" void __tsan_init(void);
 void __tsan_init(void) {}
 
+/* A structure: as many accesses as it has words. */
+static void range(uintptr_t at, size_t bytes, enum SimMode mode, const void *pc)
+{
+    if (!sim_in_kernel)
+        return;
+    for (size_t i = 0; sim_traffic && i < bytes; i += 4)
+        sim_traffic_access(at + i, bytes - i < 4 ? bytes - i : 4, mode == SIM_WRITE, pc);
+    check(at, bytes, mode, false, pc);
+}
+
 extern "C" void __tsan_read_range(void *at, size_t bytes);
 void __tsan_read_range(void *at, size_t bytes)
 {
-    if (sim_in_kernel)
-        check((uintptr_t)at, bytes, SIM_READ, false, __builtin_return_address(0));
+    range((uintptr_t)at, bytes, SIM_READ, __builtin_return_address(0));
 }
 
 extern "C" void __tsan_write_range(void *at, size_t bytes);
 void __tsan_write_range(void *at, size_t bytes)
 {
-    if (sim_in_kernel)
-        check((uintptr_t)at, bytes, SIM_WRITE, false, __builtin_return_address(0));
+    range((uintptr_t)at, bytes, SIM_WRITE, __builtin_return_address(0));
 }

@@ -12,14 +12,16 @@ CXX=${CXX:-g++}
 sim=$BUILD/cudasim
 common=(-g -O1 -ffp-contract=off -fno-pie -Wall -Wextra -Wno-unknown-pragmas)
 include=(-DRT_SIMULATOR -I"$here/include" -I"$root/runtime" -I"$root/runtime/cuda")
+# Structures are loaded and stored whole, as the device does with its vectors (no-tree-sra).
 # Copies and fills that the compiler writes are calls, so that they are checked.
 strings=()
 [ "$(uname -m)" = x86_64 ] &&
     strings=(-mmemcpy-strategy=libcall:-1:noalign -mmemset-strategy=libcall:-1:noalign)
 checked=(-std=c++20 -fsanitize=thread,alignment,bounds-strict
          --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1
-         "${strings[@]}" -fno-ipa-reference -fno-exceptions -Wno-tsan
-         -Wno-unused-function -Wno-unused-parameter -Wno-attributes)
+         "${strings[@]}" -fno-tree-sra -fno-ipa-sra -fno-ipa-reference -fno-exceptions -Wno-tsan
+         -Wno-unused-function -Wno-unused-parameter -Wno-attributes
+         -Wno-missing-field-initializers)
 
 # compile OBJECT SOURCE HEADER: unless the object is newer than both; two at a time
 compile() {
