@@ -395,7 +395,7 @@ CuForm cu_form(KernelProgram *kp, const Kernel *k)
         return f;
     }
     const bool middle = k->n_axes > 1 && row >= FLAT_LEAST && row <= FLAT_MOST;
-    if (has_reduce(k) || (f.columns == 0 && middle)) {
+    if (has_reduce(k) || (f.columns == 0 && middle) || (f.columns > 0 && f.totals > 0)) {
         form_rows(kp, k, &f, rows, row);
         return f;
     }

@@ -272,6 +272,7 @@ static void write_flat(CuMap *x)
     m->out = &body;
     map_row_values(m, 0);
     cu_row(x, 0);
+    cu_row_effects(x, 0);
     m->out = out;
     const char *last = m->index[x->row];
     if (!one_axis && n > 1)
@@ -443,8 +444,8 @@ static void write_columns(CuMap *x)
                                                    : names_take_exact(e, m->w->names, "row");
     line(x, emit_format(e, "const int %s = (int)threadIdx.x %% 32, %s = (int)threadIdx.x / 32;",
                         x->lane, x->warp));
-    line(x, emit_format(e, "const %s %s = (%s)blockIdx.x*%d, %s = %s + %s*%d;", type, first, type,
-                        tile, at, first, x->lane, n));
+    line(x, emit_format(e, "const %s %s = (%s)blockIdx.x*%d, %s = %s + %s%s;", type, first, type,
+                        tile, at, first, x->lane, n > 1 ? emit_format(e, "*%d", n) : ""));
     const char *from = names_take_exact(e, m->w->names, "from"),
                *to = names_take_exact(e, m->w->names, "to");
     line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.y, gridDim.y);", from, rows));

@@ -535,13 +535,22 @@ void cu_row(CuMap *x, int phase)
 
 /* ---- once per row ---------------------------------------------------------------------------- */
 
+/* What is 0 in the one thread of all that work on a row; NULL: there is but one. */
+static const char *first_of_row(CuMap *x)
+{
+    if (x->f.kind != CU_ROWS)
+        return x->f.vector > 1 ? x->at : x->m.index[x->row];
+    return x->f.team == CU_THREAD ? NULL : x->f.team == CU_BLOCK ? "threadIdx.x" : x->lane;
+}
+
 void cu_row_effects(CuMap *x, int phase)
 {
     MapWriter *m = &x->m;
     Emitter *e = m->e;
     Text body = text_new(e->cx->scratch), *out = m->out;
     memset(m->uses, 0, sizeof *m->uses * (size_t)m->k->values.len);
-    const bool one = x->f.team != CU_THREAD;
+    const char *first = first_of_row(x);
+    const bool one = first != NULL;
     const int indent = m->indent;
     for (int i = 0; i < m->k->effects.len; i++) {
         const Effect *f = &m->k->effects.at[i];
@@ -563,9 +572,7 @@ void cu_row_effects(CuMap *x, int phase)
         return;
     const bool brace = !map_is_one_statement(body.at);
     if (one)
-        map_statement(m, emit_format(e, "if (%s == 0)%s",
-                                     x->f.team == CU_BLOCK ? "threadIdx.x" : x->lane,
-                                     brace ? " {" : ""));
+        map_statement(m, emit_format(e, "if (%s == 0)%s", first, brace ? " {" : ""));
     text_put(m->out, body.at);
     if (one && brace)
         map_statement(m, "}");
