@@ -48,8 +48,8 @@ static const Row table[] = {
       "compute the logits N rows at a time; 0: all; 512 where they are large" },
     { "--recompute", "WHAT", KIND_TEXT, AT(recompute), NULL, 0,
       "by the backward pass: none, auto, blocks or budget:6GiB" },
-    { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory|recompute", EXPLAIN_MEMORY,
-      "where the memory goes; what is computed again to save some, and its cost" },
+    { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory|recompute|traffic", EXPLAIN_MEMORY,
+      "where the memory goes; what is computed again to save some; what CUDA kernels move" },
     { "--dims", "NAME=SIZE", KIND_LIST, AT(dims), NULL, 0,
       "... at these sizes: of a micro-step (B=8), of a dim (T=128)" },
     { "-M", NULL, KIND_CHOICE, AT(deps), NULL, DEPS_ONLY, "print the files read, as a make rule" },
@@ -378,6 +378,8 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
             return false;
         opt->emit_set = opt->emit_set || strcmp(r->name, "--emit") == 0;
     }
+    if (opt->explain == EXPLAIN_TRAFFIC && opt->target != TARGET_CUDA)
+        return fail("--explain=traffic is about CUDA kernels: it goes with --target=cuda");
     if (opt->dims.len > 0 && !opt->explain)
         return fail("--dims goes with --explain=memory; the program has an option --dims too");
     if (!settle_target(opt))

@@ -16,7 +16,7 @@ typedef enum {
     EMIT_CUDA
 } EmitKind;
 typedef enum { TARGET_UNSET = -1, TARGET_C, TARGET_CUDA } TargetKind;
-typedef enum { EXPLAIN_NOTHING, EXPLAIN_MEMORY, EXPLAIN_RECOMPUTE } ExplainKind;
+typedef enum { EXPLAIN_NOTHING, EXPLAIN_MEMORY, EXPLAIN_RECOMPUTE, EXPLAIN_TRAFFIC } ExplainKind;
 /* In the order of the words of precision = in the train block. */
 typedef enum {
     PRECISION_UNSET = -1,

@@ -641,6 +641,8 @@ static void write_result(Run *r, Form form)
         return;
     else if (r->opt->explain == EXPLAIN_MEMORY && r->kernels)
         explain_memory(r->out, r->kernels, r->opt->dims.at, r->opt->dims.len);
+    else if (r->opt->explain == EXPLAIN_TRAFFIC && r->kernels)
+        explain_traffic(r->out, r->kernels, r->opt->dims.at, r->opt->dims.len);
     else if (r->opt->explain == EXPLAIN_RECOMPUTE)
         recompute_explain(r->out, r->program);
     else if (r->opt->emit == EMIT_GRAD && r->program)

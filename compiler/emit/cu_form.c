@@ -251,35 +251,42 @@ static bool needs_load(const Kernel *k, const CuForm *f, int v, const Access *a)
     return false;
 }
 
-/* In how many phases the elements of an access are loaded or stored. */
-static int phases_with(const Kernel *k, const CuForm *f, const Access *a)
+/* Does a phase need the elements of an access, or store them? */
+static bool phase_has(const Kernel *k, const CuForm *f, const Access *a, int phase)
+{
+    for (int i = 0; i < k->values.len; i++)
+        if (k->values.at[i].kind == VAL_REDUCE && k->values.at[i].phase == phase + 1
+            && needs_load(k, f, k->values.at[i].in[0], a))
+            return true;
+    for (int i = 0; i < k->effects.len; i++) {
+        const Effect *x = &k->effects.at[i];
+        if (x->phase == phase
+            && (needs_load(k, f, x->value, a)
+                || (x->kind == EFFECT_STORE && cu_same_access(&x->access, a))))
+            return true;
+    }
+    return false;
+}
+
+int cu_phases_with(const Kernel *k, const CuForm *f, const Access *a)
 {
     int n = 0;
-    for (int phase = 0; phase < k->n_phases; phase++) {
-        bool found = false;
-        for (int i = 0; i < k->values.len; i++)
-            found = found
-                    || (k->values.at[i].kind == VAL_REDUCE && k->values.at[i].phase == phase + 1
-                        && needs_load(k, f, k->values.at[i].in[0], a));
-        for (int i = 0; i < k->effects.len; i++) {
-            const Effect *x = &k->effects.at[i];
-            found = found
-                    || (x->phase == phase
-                        && (needs_load(k, f, x->value, a)
-                            || (x->kind == EFFECT_STORE && cu_same_access(&x->access, a))));
-        }
-        n += found;
-    }
+    for (int phase = 0; phase < k->n_phases; phase++)
+        n += phase_has(k, f, a, phase);
     return n;
 }
 
-/* What is the same for all rows lies in the caches, and is not kept. */
-bool cu_may_keep(const Kernel *k, const CuForm *f, const Access *a)
+bool cu_is_of_row(const Kernel *k, const Access *a)
 {
     bool own = k->n_axes < 2 || a->index >= 0 || a->guard >= 0;
     for (int i = 0; i < k->n_axes - 1; i++)
         own = own || !dim_is(a->stride[i], 0);
-    return own && f->keep != CU_AGAIN;
+    return own;
+}
+
+bool cu_may_keep(const Kernel *k, const CuForm *f, const Access *a)
+{
+    return cu_is_of_row(k, a) && f->keep != CU_AGAIN;
 }
 
 /* Bytes of a row of n elements of what several phases need, each rounded up for shared memory. */
@@ -294,7 +301,7 @@ static int64_t kept_bytes(const Kernel *k, const CuForm *f, int64_t n)
                      || (k->values.at[j].kind == VAL_LOAD
                          && cu_same_access(&k->values.at[j].access, &v->access));
         if (v->kind == VAL_LOAD && f->varies[i] && !before && cu_may_keep(k, f, &v->access)
-            && phases_with(k, f, &v->access) > 1)
+            && cu_phases_with(k, f, &v->access) > 1)
             bytes += cu_shared_bytes(n, k->args.at[v->access.arg].dtype);
     }
     return bytes;

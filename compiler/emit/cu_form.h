@@ -39,7 +39,11 @@ typedef struct {
 CuForm cu_form(KernelProgram *kp, const Kernel *k);
 /* Are the elements of an access side by side along the last axis, and vectors of them aligned? */
 bool cu_is_vector(KernelProgram *kp, const Kernel *k, const CuForm *f, const Access *a);
+/* Is it another one for each row? What all rows share lies in the caches, and is not kept. */
+bool cu_is_of_row(const Kernel *k, const Access *a);
 bool cu_may_keep(const Kernel *k, const CuForm *f, const Access *a); /* from phase to phase */
+/* Phases whose loops over the row load or store the elements of an access. */
+int cu_phases_with(const Kernel *k, const CuForm *f, const Access *a);
 bool cu_same_access(const Access *a, const Access *b);
 int cu_shared_bytes(int64_t n, DType t); /* of n elements there, the next ones aligned */
 int cu_row_lanes(const CuForm *f);       /* threads of a team */

@@ -34,5 +34,8 @@ void emit_types(Text *out, KernelProgram *kp);
 /* explain.c: bytes of a program by category, phase and line (--explain=memory). dims: "T=128"; a
    wrong one is reported. */
 void explain_memory(Text *out, KernelProgram *kp, const char *const *dims, int n_dims);
+/* explain_traffic.c: what the kernels of the CUDA target move, and launches
+   (--explain=traffic). */
+void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int n_dims);
 
 #endif

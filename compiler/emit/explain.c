@@ -557,6 +557,26 @@ static bool is_of_training(const Program *p, const Routine *r)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
+/* The sizes that are asked for; false: an error was reported. */
+static bool set_sizes(Explainer *x, const char *const *dims, int n_dims)
+{
+    const Program *p = x->e.p;
+    x->values = program_training_dims(p);
+    x->set = NEW_ARRAY(p->cx->scratch, bool, dims_count(p->dims) + 1);
+    for (int i = 0; i < dims_count(p->dims); i++)
+        x->set[i] = dims_at(p->dims, i)->kind == SYM_CONST || dims_at(p->dims, i)->value > 0;
+    for (int i = 0; i < n_dims; i++)
+        if (!set_dim(x, dims[i]))
+            return false;
+    return check_constraints(x);
+}
+
+const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims)
+{
+    Explainer x = { .e = *e };
+    return set_sizes(&x, dims, n_dims) ? x.values : NULL;
+}
+
 void explain_memory(Text *out, KernelProgram *kp, const char *const *dims, int n_dims)
 {
     const Routine *const routine[] = { kp->train, kp->eval, kp->output, kp->count };
@@ -564,14 +584,7 @@ void explain_memory(Text *out, KernelProgram *kp, const char *const *dims, int n
     Explainer x = { .e = { .cx = p->cx, .kp = kp, .p = p, .out = out } };
     Sized z[4];
     int n = 0, most = 0;
-    x.values = program_training_dims(p);
-    x.set = NEW_ARRAY(p->cx->scratch, bool, dims_count(p->dims) + 1);
-    for (int i = 0; i < dims_count(p->dims); i++)
-        x.set[i] = dims_at(p->dims, i)->kind == SYM_CONST || dims_at(p->dims, i)->value > 0;
-    for (int i = 0; i < n_dims; i++)
-        if (!set_dim(&x, dims[i]))
-            return;
-    if (!check_constraints(&x))
+    if (!set_sizes(&x, dims, n_dims))
         return;
     x.batch = p->train.accumulate;
     for (int i = 0; i < dims_count(p->dims); i++)

@@ -188,6 +188,9 @@ bool c_steps(Emitter *e);                 /* c_check.c: its table of steps; fals
 Fullest c_alive(Emitter *e);              /* c_alive.c: what the fullest step holds */
 void c_table(Emitter *e);                 /* c_table.c: section 8 */
 
+/* Values of all symbols at the sizes that --dims gives; NULL: an error was reported. */
+const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims);
+
 /* explain.c: what is alive in the fullest step of training, by the line of the model that computes
    it, the largest first at the training dims. Returns the lines; *step may become NULL. */
 typedef struct {

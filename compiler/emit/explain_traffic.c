@@ -1,0 +1,261 @@
+/* explain_traffic.c -- what the kernels of the CUDA target move (--explain=traffic).
+ *
+ * In: the steps of training, and sizes for the dims. Out: per kernel of an update how often it is
+ * launched, the bytes it reads and writes, the least possible, and the ratio; then launches. The
+ * one idea: each access of a kernel is counted as its form (cu_form.c) has it: once per phase that
+ * needs it, unless it is kept; with partial sums, written and read. What all rows share is counted
+ * once, for it comes from the caches. The least: each input read once, each output written once.
+ */
+#include "emit/cu_form.h"
+
+#include <string.h>
+
+enum { SECTOR = 32, NAME_WIDTH = 34 }; /* bytes of memory that are moved at least */
+
+typedef struct {
+    KernelProgram *kp;
+    Emitter e;
+    const int64_t *dims;
+    bool adds; /* gradients: are there several micro-steps? */
+} Traffic;
+
+typedef struct {
+    double read, written, least;
+    int launches;
+} Moved;
+
+typedef struct {
+    const Kernel *k;
+    double times; /* per micro-step */
+    Moved m;
+} TrafficRow;
+typedef VEC(TrafficRow) Rows;
+
+static double size_of(const Traffic *t, const Dim *d)
+{
+    return d ? (double)dim_eval(d, t->dims) : 1;
+}
+
+/* Elements that an access reaches: of the axes that it depends on. */
+static double touched(const Traffic *t, const Kernel *k, const Access *a)
+{
+    double n = 1;
+    for (int i = 0; i < k->n_axes; i++)
+        if (!dim_is(a->stride[i], 0) || (a->index >= 0 && i < k->n_axes - 1))
+            n *= size_of(t, k->axis[i]);
+    return n;
+}
+
+/* Bytes that pass for an access: more than its elements where threads side by side do not read
+   elements side by side. */
+static double bytes_of(const Traffic *t, const Kernel *k, const CuForm *f, const Access *a)
+{
+    const bool by_row = f->kind == CU_ROWS && f->team == CU_THREAD;
+    const int axis = k->n_axes - 1 - by_row, bytes = dtype_bytes(k->args.at[a->arg].dtype);
+    const Dim *step = axis >= 0 ? a->stride[axis] : NULL;
+    const bool near = step == NULL || dim_is(step, 0) || dim_is(step, 1);
+    return touched(t, k, a) * (near ? bytes : SECTOR);
+}
+
+static bool adds(const Traffic *t, AddKind add)
+{
+    return add == ADD_ALWAYS || ((add == ADD_FLAG || add == ADD_FLAG_LATER) && t->adds)
+           || add == ADD_LATER;
+}
+
+/* ---- one kernel ------------------------------------------------------------------------------ */
+
+/* In how many phases the elements of a load are fetched from memory. */
+static int fetches(const Kernel *k, const CuForm *f, int v)
+{
+    const Access *a = &k->values.at[v].access;
+    const int phases = cu_phases_with(k, f, a);
+    if (!f->varies[v] || phases == 0)
+        return 1;
+    for (int i = 0; i < k->effects.len; i++) /* stored by an earlier phase, and kept since */
+        if (k->effects.at[i].kind == EFFECT_STORE && cu_same_access(&k->effects.at[i].access, a)
+            && k->effects.at[i].phase < k->values.at[v].phase)
+            return f->keep == CU_REGISTERS ? 0 : phases - 1;
+    return cu_may_keep(k, f, a) || !cu_is_of_row(k, a) ? 1 : phases;
+}
+
+static bool seen_before(const Kernel *k, int v)
+{
+    for (int i = 0; i < v; i++)
+        if (k->values.at[i].kind == VAL_LOAD
+            && cu_same_access(&k->values.at[i].access, &k->values.at[v].access))
+            return true;
+    return false;
+}
+
+/* An element that the kernel has stored itself is no input. */
+static bool is_stored(const Kernel *k, const Access *a)
+{
+    for (int i = 0; i < k->effects.len; i++)
+        if (k->effects.at[i].kind == EFFECT_STORE && cu_same_access(&k->effects.at[i].access, a))
+            return true;
+    return false;
+}
+
+static void count_loads(const Traffic *t, const Kernel *k, const CuForm *f, Moved *m)
+{
+    for (int arg = 0; arg < k->args.len; arg++) {
+        double least = 0;
+        for (int i = 0; i < k->values.len; i++) {
+            const Value *v = &k->values.at[i];
+            if (v->kind != VAL_LOAD || v->access.arg != arg || seen_before(k, i))
+                continue;
+            const double n = touched(t, k, &v->access) * dtype_bytes(k->args.at[arg].dtype);
+            m->read += bytes_of(t, k, f, &v->access) * fetches(k, f, i);
+            if (!is_stored(k, &v->access))
+                least = n > least ? n : least;
+        }
+        m->least += least;
+    }
+}
+
+static void count_effects(const Traffic *t, const Kernel *k, const CuForm *f, Moved *m)
+{
+    double partial = 0;
+    for (int i = 0; i < k->effects.len; i++) {
+        const Effect *x = &k->effects.at[i];
+        const double n = touched(t, k, &x->access) * dtype_bytes(k->args.at[x->access.arg].dtype);
+        const double bytes = x->kind == EFFECT_STORE ? bytes_of(t, k, f, &x->access) : n;
+        m->written += bytes;
+        m->least += n;
+        if (adds(t, x->add)) {
+            m->read += bytes;
+            m->least += n;
+        }
+        if (x->kind == EFFECT_COLUMN && f->columns > 0)
+            partial += size_of(t, k->axis[k->n_axes - 1])
+                       * dtype_bytes(k->values.at[x->value].dtype) * (f->in_work ? 2 : 1);
+        if (x->kind == EFFECT_TOTAL && f->totals > 0)
+            partial += sizeof(double);
+    }
+    if (f->parts > 1) {
+        m->written += partial * f->parts;
+        m->read += partial * f->parts;
+    }
+}
+
+static Moved moved_by(const Traffic *t, const Kernel *k)
+{
+    const CuForm f = cu_form(t->kp, k);
+    Moved m = { .launches = 1 };
+    if (f.parts > 1)
+        m.launches += (f.columns > 0) + (f.totals > 0);
+    count_loads(t, k, &f, &m);
+    count_effects(t, k, &f, &m);
+    return m;
+}
+
+/* ---- the steps of a micro-step --------------------------------------------------------------- */
+
+static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel == NULL) {
+            add_steps(t, rows, &s->body, times * size_of(t, s->loop->trip));
+            continue;
+        }
+        int at = 0;
+        while (at < rows->len && rows->at[at].k != s->kernel)
+            at++;
+        if (at == rows->len) {
+            TrafficRow row = { .k = s->kernel };
+            row.m.launches = 1;
+            if (s->kernel->kind == KERNEL_MAP)
+                row.m = moved_by(t, s->kernel);
+            vec_push(t->e.cx->scratch, rows, row);
+        }
+        rows->at[at].times += times;
+    }
+}
+
+static const char *megabytes(Traffic *t, double bytes)
+{
+    return emit_format(&t->e, bytes < 1e7 ? "%.2f" : "%.1f", bytes / 1e6);
+}
+
+static void write_row(Traffic *t, Text *out, const TrafficRow *r, double micro_steps)
+{
+    const Moved *m = &r->m;
+    const char *name = emit_format(&t->e, "k%d_%s", r->k->number, r->k->name);
+    text_add(out, "%-*s %6.0f %10s %10s %10s %10s %6.2f\n", NAME_WIDTH, name,
+             r->times * micro_steps, megabytes(t, m->read), megabytes(t, m->written),
+             megabytes(t, m->read + m->written), megabytes(t, m->least),
+             m->least > 0 ? (m->read + m->written) / m->least : 1);
+}
+
+static void write_launches(Text *out, const Rows *rows, double micro_steps)
+{
+    double maps = 0, second = 0, products = 0, attention = 0, scatters = 0;
+    for (int i = 0; i < rows->len; i++) {
+        const TrafficRow *r = &rows->at[i];
+        const KernelKind kind = r->k->kind;
+        maps += kind == KERNEL_MAP ? r->times : 0;
+        second += r->times * (r->m.launches - 1);
+        products += kind == KERNEL_MATMUL ? r->times : 0;
+        attention += kind == KERNEL_ATTENTION || kind == KERNEL_ATTENTION_GRAD ? r->times : 0;
+        scatters += kind == KERNEL_SCATTER ? r->times : 0;
+    }
+    text_add(out,
+             "\nIn a micro-step %.0f launches of these kernels and %.0f that add their partial "
+             "sums; %.0f products,\n%.0f calls of attention, %.0f of scatter: %.0f in all. An "
+             "update has %.0f micro-step%s and, behind them,\nnorm, clipping and the update of the "
+             "parameters.\n",
+             maps, second, products, attention, scatters,
+             maps + second + products + attention + scatters, micro_steps,
+             micro_steps == 1 ? "" : "s");
+}
+
+static void write_table(Traffic *t, Text *out, const Rows *rows, double micro_steps)
+{
+    double moved = 0, least = 0;
+    text_add(out, "%-*s %6s %10s %10s %10s %10s %6s\n", NAME_WIDTH, "kernel", "times", "read",
+             "written", "moved", "least", "ratio");
+    for (int i = 0; i < rows->len; i++) {
+        const TrafficRow *r = &rows->at[i];
+        if (r->k->kind != KERNEL_MAP)
+            continue;
+        write_row(t, out, r, micro_steps);
+        moved += r->times * micro_steps * (r->m.read + r->m.written);
+        least += r->times * micro_steps * r->m.least;
+    }
+    text_add(out, "\nOf an update: %s MB moved, %s MB the least: %.3f times.\n",
+             megabytes(t, moved), megabytes(t, least), least > 0 ? moved / least : 1);
+}
+
+void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int n_dims)
+{
+    Program *p = kp->program;
+    Traffic t = { .kp = kp, .e = { .cx = p->cx, .kp = kp, .p = p, .out = out } };
+    Rows rows = { 0 };
+    t.dims = explain_sizes(&t.e, dims, n_dims);
+    if (t.dims == NULL)
+        return;
+    if (kp->train == NULL) {
+        text_put(out, "The model has no loss: it trains nothing.\n");
+        return;
+    }
+    double micro_steps = (double)p->train.accumulate;
+    Text sizes = text_new(p->cx->scratch);
+    for (int i = 0; i < dims_count(p->dims); i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        if (s->kind == SYM_BATCH)
+            micro_steps = micro_steps * (double)s->value / (double)t.dims[i];
+        if (s->kind == SYM_BATCH || s->kind == SYM_DIM)
+            text_add(&sizes, "%s%s = %lld", sizes.len ? ", " : "", s->name, (long long)t.dims[i]);
+    }
+    micro_steps = micro_steps < 1 ? 1 : micro_steps;
+    t.adds = micro_steps > 1;
+    text_add(out,
+             "What the kernels of %s move in an update on a GPU, but for products and "
+             "attention, at\n%s: times per update, then MB of one launch.\n\n",
+             p->name, sizes.at);
+    add_steps(&t, &rows, &kp->train->steps, 1);
+    write_table(&t, out, &rows, micro_steps);
+    write_launches(out, &rows, micro_steps);
+}
