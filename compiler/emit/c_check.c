@@ -190,7 +190,7 @@ static const char *reads_text(Function *f, const Step *s)
         map_set(seen, key, (void *)(uintptr_t)key);
         text_put(&t, t.len > 1 ? ", " : "");
         column += strlen(one) + 2;
-        if (column > COLUMNS && t.len > 1) {
+        if (column > COLUMNS - 5 && t.len > 1) {
             text_put(&t, "\"\n            \"");
             column = 3 * INDENT + strlen(one) + 2;
         }

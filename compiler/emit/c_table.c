@@ -104,14 +104,32 @@ static void write_outputs(Emitter *e)
     text_put(e->out, "};\n\n");
 }
 
+/* Text as literals with so many characters each, `between` them. */
+static const char *literals(Emitter *e, const char *text, size_t room, const char *between)
+{
+    Text t = text_new(e->cx->scratch);
+    while (strlen(text) > room) {
+        size_t len = room;
+        while (len > 1 && text[len - 1] != ' ')
+            len--;
+        len = len > 1 ? len : room;
+        text_add(&t, "%s%s", emit_string(e, emit_format(e, "%.*s", (int)len, text)), between);
+        text += len;
+    }
+    text_put(&t, emit_string(e, text));
+    return t.at;
+}
+
 static void write_means(Emitter *e)
 {
     if (e->p->means.len > 0) {
         open_table(e, "RtSlot", "means");
         for (int i = 0; i < e->p->means.len; i++) {
             const MeanSlot *m = &e->p->means.at[i];
-            text_add(e->out, "    { .name = %s, .text = %s,\n      .weight = %s, .where = %s },\n",
-                     emit_string(e, m->name), emit_string(e, m->text ? m->text : m->name),
+            const char *name = emit_string(e, m->name), *text = m->text ? m->text : m->name;
+            const bool beside = strlen(name) + strlen(text) < 70;
+            text_add(e->out, "    { .name = %s,%s.text = %s,\n      .weight = %s, .where = %s },\n",
+                     name, beside ? " " : "\n      ", literals(e, text, 80, "\n              "),
                      emit_number(e, m->weight), where(e, m->span));
         }
         text_put(e->out, "};\n\n");
@@ -517,16 +535,8 @@ static void write_text(Emitter *e, const char *name, const char *text)
 {
     const size_t room = COLUMNS - 2 * INDENT - 8;
     const bool fits = strlen(text) + strlen(name) + strlen(" = ,") <= room;
-    text_add(e->out, "    %s =", name);
-    while (strlen(text) > room) {
-        size_t len = room;
-        while (len > 1 && text[len - 1] != ' ')
-            len--;
-        len = len > 1 ? len : room;
-        text_add(e->out, "\n        %s", emit_string(e, emit_format(e, "%.*s", (int)len, text)));
-        text += len;
-    }
-    text_add(e->out, "%s%s,\n", fits ? " " : "\n        ", emit_string(e, text));
+    text_add(e->out, "    %s =%s%s,\n", name, fits ? " " : "\n        ",
+             literals(e, text, room, "\n        "));
 }
 
 static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps, Fullest alive)

@@ -251,7 +251,13 @@ void emit_call(Text *t, int indent, const char *head, const char *const *arg, in
 {
     spaces(t, (size_t)indent);
     text_put(t, head);
-    const size_t column = column_of(t) < COLUMNS / 2 ? column_of(t) : (size_t)indent + 2 * INDENT;
+    size_t column = column_of(t), widest = 0;
+    for (int i = 0; i < n; i++) {
+        const size_t need = strlen(arg[i]) + (i + 1 < n ? 1 : strlen(tail));
+        widest = need > widest ? need : widest;
+    }
+    if (column >= COLUMNS / 2 || column + widest > COLUMNS)
+        column = (size_t)indent + 2 * INDENT;
     for (int i = 0; i < n; i++) {
         const size_t need = strlen(arg[i]) + (i + 1 < n ? 1 : strlen(tail));
         if (i > 0 && column_of(t) + 1 + need > COLUMNS) {
