@@ -359,9 +359,11 @@ static void store_element(CuMap *x, const Effect *f, const char *out, Code value
     if (flag || f->add == ADD_ALWAYS) {
         const char *old = emit_format(e, "%s_old", out);
         MapInner *in = m->own;
-        text_add(&in->body, "%*sconst %s %s = ", in->steps, "", vector_type(x, to), old);
-        text_add(&in->body, flag ? "rt_load_if<%d>(%s, %s);\n" : "rt_load<%d>(%s%s);\n",
-                 x->f.vector, flag ? flag : "", place);
+        emit_call(&in->body, in->steps,
+                  emit_format(e, "const %s %s = rt_load%s<%d>(", vector_type(x, to), old,
+                              flag ? "_if" : "", x->f.vector),
+                  flag ? (const char *[]){ flag, place } : (const char *[]){ place }, flag ? 2 : 1,
+                  ");\n");
         map_statement(
             m,
             emit_format(e, flag ? "%s[%s] = %s ? %s[%s] + %s : %s;" : "%s[%s] = %.0s%s[%s] + %s;",

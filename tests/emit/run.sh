@@ -66,6 +66,17 @@ for model in digits_mlp chargpt gpt2; do check "warnings-$model" $root/models/$m
 check warnings-gpt-O0 large/gpt.model -O0
 check warnings-gpt-fp64 large/gpt.model --precision=fp64
 
+# CUDA keeps to its columns too; nvcc sees it in tests/cuda.
+for model in *.model large/*.model ../run/*.model $root/models/{digits_mlp,chargpt,gpt2}.model; do
+    name=emit/cuda-$(basename "$model" .model)
+    if ! "$GRADCC" --emit=cuda "$model" > "$work/x.cu" 2> "$work/err"; then
+        echo "not ok $name: $(head -n 1 "$work/err")"; continue
+    fi
+    wrong=$(LC_ALL=C.UTF-8 awk 'length($0) > 100 { print FNR ": " length($0) " columns"; exit }
+        / $/ { print FNR ": a space at its end"; exit }' "$work/x.cu")
+    if [ -z "$wrong" ]; then echo "ok $name"; else echo "not ok $name: line $wrong"; fi
+done
+
 # Layer loops stay loops.
 "$GRADCC" --emit=c -D L=2 $root/models/gpt2.model > "$work/2.c"
 "$GRADCC" --emit=c -D L=48 $root/models/gpt2.model > "$work/48.c"
