@@ -107,6 +107,9 @@ if build nccl; then
         "$work/nccl" 2 no-group
     reports nccl/hang 'has waited 1 s for the others' CUDASIM_NCCL_TIMEOUT=1 "$work/nccl" 2 hang
     reports nccl/host-pointer 'not in one allocation of the device' "$work/nccl" 2 host-pointer
+    reports nccl/overlap 'overlaps the send buffer' "$work/nccl" 2 overlap
+    reports nccl/after-end 'was destroyed or aborted before' "$work/nccl" 2 after-end
+    reports nccl/no-event 'no event orders the two' "$work/nccl" 2 no-event
     reports nccl/unwritten 'reads send buffer' "$work/nccl" 2 unwritten
 fi
 

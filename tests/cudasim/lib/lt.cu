@@ -356,12 +356,108 @@ static const Case cases[] = {
     { "f16-bgradb", 32, 24, 64, 1, false, true, F16, 1, 0, CUBLASLT_EPILOGUE_BGRADB, 0 },
 };
 
+/* ---- other ways to ask for the same ---------------------------------------------------------- */
+
+static const Case plain_case = {
+    "plain", 16, 8, 32, 1, false, false, F32, 1, 1, CUBLASLT_EPILOGUE_DEFAULT, 0
+};
+
+static void answer(const char *name, double error)
+{
+    if (error < 2e-6)
+        printf("ok lt/%s\n", name);
+    else
+        printf("not ok lt/%s: D differs from a plain sum by %g\n", name, error);
+}
+
+/* alpha and beta lie in device memory, and are read when the product runs. */
+static void test_device_scalars(void)
+{
+    Case c = plain_case;
+    cublasLtMatmulHeuristicResult_t found;
+    Problem p = problem(&c);
+    cublasLtMatmulDesc_t op = describe(&c, &p);
+    const int32_t mode = CUBLASLT_POINTER_MODE_DEVICE;
+    const float values[2] = { 0.5f, 2.0f };
+    float *scalars;
+    MUST(cudaMalloc((void **)&scalars, sizeof values));
+    MUST(cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode, sizeof mode));
+    MUST(heuristics(&c, &p, op, 1, &found) != 1);
+    upload(&p.d);
+    p.start = p.d.x;
+    MUST(cudaMemcpy(scalars, values, sizeof values, cudaMemcpyHostToDevice));
+    MUST(cublasLtMatmul(handle, op, scalars, p.a.device, p.a.layout, p.b.device, p.b.layout,
+                        scalars + 1, p.d.device, p.d.layout, p.d.device, p.d.layout, &found.algo,
+                        workspace, WORKSPACE, 0));
+    MUST(cudaDeviceSynchronize());
+    c.alpha = 0.5;
+    c.beta = 2;
+    answer("device-scalars", compare(&c, &p));
+}
+
+/* Captured once, launched twice: D = start + 2 A B. Host scalars are those of the call. */
+static void test_graph(void)
+{
+    Case c = plain_case;
+    cublasLtMatmulHeuristicResult_t found;
+    Problem p = problem(&c);
+    cublasLtMatmulDesc_t op = describe(&c, &p);
+    float alpha = 1, beta = 1;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    MUST(heuristics(&c, &p, op, 1, &found) != 1);
+    upload(&p.d);
+    p.start = p.d.x;
+    MUST(cudaDeviceSynchronize());
+    MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    MUST(cublasLtMatmul(handle, op, &alpha, p.a.device, p.a.layout, p.b.device, p.b.layout, &beta,
+                        p.d.device, p.d.layout, p.d.device, p.d.layout, &found.algo, workspace,
+                        WORKSPACE, stream));
+    MUST(cudaStreamEndCapture(stream, &graph));
+    alpha = beta = 100;
+    MUST(cublasLtMatmulDescDestroy(op));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    MUST(cudaGraphLaunch(exec, stream));
+    MUST(cudaGraphLaunch(exec, stream));
+    MUST(cudaStreamSynchronize(stream));
+    c.alpha = 2;
+    answer("graph", compare(&c, &p));
+}
+
+/* A' by columns is A by rows. */
+static void test_row_order(void)
+{
+    Case c = plain_case;
+    cublasLtMatmulHeuristicResult_t found;
+    c.ta = true;
+    c.beta = 0;
+    Problem p = problem(&c);
+    const int32_t order = CUBLASLT_ORDER_ROW;
+    const uint64_t rows = (uint64_t)c.m, cols = (uint64_t)c.k;
+    c.ta = false;
+    cublasLtMatmulDesc_t op = describe(&c, &p);
+    MUST(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
+                                          sizeof order));
+    MUST(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows,
+                                          sizeof rows));
+    MUST(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_COLS, &cols,
+                                          sizeof cols));
+    MUST(heuristics(&c, &p, op, 1, &found) != 1);
+    c.ta = true; /* for the plain sum */
+    answer("row-order", run(&c, &p, op, &found));
+}
+
 int main(void)
 {
     MUST(cublasLtCreate(&handle));
     MUST(cudaMalloc(&workspace, WORKSPACE));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         test(&cases[i]);
+    test_device_scalars();
+    test_graph();
+    test_row_order();
     MUST(cudaFree(workspace));
     MUST(cublasLtDestroy(handle));
     return 0;

@@ -340,6 +340,35 @@ static void test_unwritten(World *w)
     MUST(cudaStreamSynchronize(w->stream));
 }
 
+/* The receive buffer begins inside the send buffer. */
+static void test_overlap(World *w)
+{
+    join(w);
+    float *x = (float *)upload(buffer(w->rank, 40, ncclFloat32));
+    MUST(ncclAllReduce(x, x + 8, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+}
+
+static void test_after_end(World *w)
+{
+    join(w);
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    MUST(ncclCommDestroy(w->comm));
+    MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+}
+
+/* What is reduced is still being filled in another stream. */
+static void test_no_event(World *w)
+{
+    cudaStream_t other;
+    join(w);
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    MUST(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    MUST(cudaMemsetAsync(x, 0, 80, other));
+    MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+    MUST(cudaStreamSynchronize(w->stream));
+    MUST(cudaStreamSynchronize(other));
+}
+
 /* The last rank does not come; the others see it in a query, and give up. */
 static void test_missing(World *w)
 {
@@ -475,6 +504,9 @@ static const struct {
     { "no-group", test_no_group },
     { "host-pointer", test_host_pointer },
     { "unwritten", test_unwritten },
+    { "overlap", test_overlap },
+    { "after-end", test_after_end },
+    { "no-event", test_no_event },
     { "missing", test_missing },
     { "dead", test_dead },
     { "hang", test_hang },
