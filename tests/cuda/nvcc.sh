@@ -18,7 +18,7 @@ flags="-std=c++20 -O3 --fmad=false -I$root/runtime -I$root/runtime/cuda -I$root/
 # compile NAME FILE.cu
 compile() {
     # shellcheck disable=SC2086
-    if "$NVCC" $flags -dc -o "$work/$1.o" "$2" 2> "$work/$1.err"; then
+    if "$NVCC" $flags -c -o "$work/$1.o" "$2" 2> "$work/$1.err"; then
         echo "ok cuda/nvcc/$1"
     else
         grep -E 'error|warning' "$work/$1.err" >&2
