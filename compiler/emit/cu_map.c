@@ -102,9 +102,10 @@ static void store_totals(CuMap *x)
         const Effect *f = &m->k->effects.at[i];
         if (m->total[i] == NULL)
             continue;
-        if (x->f.threads > 1)
-            line(x, "if (threadIdx.x == 0)");
-        m->indent += x->f.threads > 1 ? INDENT : 0;
+        const bool one = x->f.threads > 1;
+        Text body = text_new(e->cx->scratch), *out = m->out;
+        m->out = &body;
+        m->indent += one ? INDENT : 0;
         if (!in_parts(x))
             map_write(m, f, code_plain(m->total[i]), DT_F64);
         else
@@ -113,7 +114,14 @@ static void store_totals(CuMap *x)
                                     ? ""
                                     : emit_format(e, "*%d + %d", x->f.totals, number_of(m->k, i)),
                                 m->total[i]));
-        m->indent -= x->f.threads > 1 ? INDENT : 0;
+        m->indent -= one ? INDENT : 0;
+        m->out = out;
+        const bool brace = one && !map_is_one_statement(body.at);
+        if (one)
+            line(x, brace ? "if (threadIdx.x == 0) {" : "if (threadIdx.x == 0)");
+        text_put(m->out, body.at);
+        if (brace)
+            line(x, "}");
     }
 }
 

@@ -56,6 +56,7 @@ both together models-bf16 bf16 $root/models/{digits_mlp,chargpt,gpt2}.model
 both together models-fp16 fp16 $root/models/{chargpt,gpt2}.model
 both together models-fp64 fp64 $root/models/{digits_mlp,chargpt}.model
 both together emit $([ -n "${CI:-}" ] && echo fp32 || echo fp32) $root/tests/emit/*.model
+both together updates fp32 $root/tests/{schedule,masters,optimizers}/*.model
 both together run-fp32 fp32 $root/tests/run/*.model
 both together run-bf16 bf16 $root/tests/run/*.model
 wait
