@@ -146,6 +146,10 @@ RtProducts rt_products_now(void); /* never unset on a CPU */
 /* "in fp32, unpacked block by block (as before)" */
 const char *rt_products_how(RtProducts now, RtProducts stored);
 bool rt_products_are_native(void);
+/* How those of a GPU are computed, in lines for a checkpoint; NULL: there is nothing to say, or it
+   is a CPU. And back, before a run is created: NULL = as this start chooses. */
+const char *rt_products_text(void);
+void rt_products_take(const char *plans);
 
 /* ---- checkpoint ------------------------------------------------------------------------------ */
 
@@ -157,6 +161,7 @@ typedef struct {                       /* what a checkpoint holds besides tensor
     const char *vocab;                 /* JSON array or NULL */
     const char *config;                /* JSON object: resolved settings */
     RtProducts products;               /* how those of bf16 operands were computed */
+    const char *plans;                 /* of rt_products_text, or NULL */
     double scale;                      /* of the loss, of the update to come; NAN = not known */
     int64_t tracker, stuck;            /* as in RtState */
     int64_t converted;                 /* parameters read from fp32 to bf16 or back */

@@ -243,6 +243,7 @@ static bool load_directory(const char *dir, const Wanted *w, RtCheckpoint *c, Ck
     } else {
         rt_free((void *)(uintptr_t)l.manifest.c.vocab);
         rt_free((void *)(uintptr_t)l.manifest.c.config);
+        rt_free((void *)(uintptr_t)l.manifest.c.plans);
     }
     const bool trains = w->state && !instead;
     if (good && average >= 0 && !l.read[AVERAGE])

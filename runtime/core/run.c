@@ -453,6 +453,7 @@ int rt_run_save(RtRun *run, const char *dir)
         .vocab = rt_data_vocab(state->data),
         .config = config,
         .products = run->model->compute == RT_BF16 ? rt_products_now() : RT_PRODUCTS_UNSET,
+        .plans = rt_products_text(),
         .scale = run->model->compute == RT_F16 ? state->scale : (double)NAN,
         .tracker = state->tracker,
         .stuck = state->stuck,
@@ -469,6 +470,7 @@ static const char *keep_texts(const char *dir, RtCheckpoint *c)
         return NULL;
     c->vocab = c->vocab ? rt_keep((char *)(uintptr_t)c->vocab) : NULL;
     c->config = c->config ? rt_keep((char *)(uintptr_t)c->config) : NULL;
+    c->plans = c->plans ? rt_keep((char *)(uintptr_t)c->plans) : NULL;
     return rt_keep((char *)(uintptr_t)dir);
 }
 
@@ -479,7 +481,8 @@ static const char *drop_texts(const char *dir, const char *path, RtCheckpoint *c
         return NULL;
     rt_free((char *)(uintptr_t)c->vocab);
     rt_free((char *)(uintptr_t)c->config);
-    c->vocab = c->config = NULL;
+    rt_free((char *)(uintptr_t)c->plans);
+    c->vocab = c->config = c->plans = NULL;
     if (strcmp(dir, path) != 0)
         return rt_keep((char *)(uintptr_t)dir);
     rt_free((char *)(uintptr_t)dir);
@@ -488,7 +491,9 @@ static const char *drop_texts(const char *dir, const char *path, RtCheckpoint *c
 
 const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheckpoint *c)
 {
-    return keep_texts(rt_checkpoint_find(path, m, n_files, c), c);
+    const char *dir = keep_texts(rt_checkpoint_find(path, m, n_files, c), c);
+    rt_products_take(dir ? c->plans : NULL);
+    return dir;
 }
 
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)

@@ -69,6 +69,9 @@ static bool measure(int times, double *native, double *unpack)
     return good;
 }
 
+const char *rt_products_text(void) { return NULL; }
+void rt_products_take(const char *plans) { RT_UNUSED(plans); }
+
 RtProducts rt_products_choose(RtProducts stored)
 {
     double native, unpack;

@@ -115,6 +115,13 @@ static int64_t row_step(ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step)
     return rows == 1 ? columns : step;
 }
 
+/* Of what the library is given: the bias itself, its copy in 16 bits, or one made in the room. */
+static int32_t bias_alignment(const void *c, const void *bias, RtType out)
+{
+    const void *given = rt_type_bytes(out) == 2 ? rt_product_bias_copy(bias, out) : bias;
+    return c == NULL ? 16 : alignment(given, 0, 0, 1);
+}
+
 RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in, RtType out,
                          const RtMatmul *p)
 {
@@ -141,8 +148,7 @@ RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in,
     q.align_a = alignment(a, q.step_a, outer * p->step_a[0], rt_type_bytes(in));
     q.align_b = alignment(b, q.step_b, outer * p->step_b[0], rt_type_bytes(in));
     q.align_c = alignment(c, q.step_c, outer * p->step_c[0], rt_type_bytes(out));
-    const bool of_ours = c == NULL || in != out || rt_type_bytes(out) == 2; /* noted, or rounded */
-    q.align_bias = !p->bias || of_ours ? 16 : alignment(p->bias, 0, 0, 1);
+    q.align_bias = bias_alignment(c, p->bias, out);
     return q;
 }
 

@@ -21,14 +21,16 @@ typedef struct {
     size_t room_bytes;
     void *scratch; /* of the device, unused until the first step: overwritten here, then 0 */
     size_t scratch_bytes;
-    bool tf32;          /* fp32 operands are rounded to TF32 */
-    const char *stored; /* what rt_products_text gave to a checkpoint, or NULL */
+    bool tf32; /* fp32 operands are rounded to TF32 */
 } RtProductsSetup;
 
-/* Plans for all that rt_room_matmul noted: as stored, or as kept on disk, or by a measurement. */
+/* Plans for all that rt_room_matmul noted: as rt_products_take had it, or as kept on disk, or by a
+   measurement. Again: for more products, those before keep their plans. */
 void rt_products_open(const RtProductsSetup *setup);
 void rt_products_close(void);
-const char *rt_products_text(void); /* the choices of this run, lines; until the next call */
+/* Of n parameters at p there is a copy in 16 bits at p16: a bias of a product is taken from there.
+   n 0: there is none. */
+void rt_products_copy(const float *p, const uint16_t *p16, RtType type, ptrdiff_t n);
 const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache, 0.4 s" */
 
 /* ---- matmul.cu: what a product is, to a library ---------------------------------------------- */
@@ -74,6 +76,8 @@ cublasStatus_t rt_plan_call(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo
                             const void *a, const void *b, bool add, RtStream *stream);
 bool rt_plan_set_bias(RtPlan *plan, const void *bias);
 bool rt_product_is_tf32(void);
+/* The copy of a bias in 16 bits of this type, or NULL. */
+const void *rt_product_bias_copy(const void *bias, RtType type);
 
 /* ---- matmul_time.cu: the fastest of some algorithms ------------------------------------------ */
 

@@ -42,7 +42,32 @@ static struct { /* by rt_room_matmul, for rt_products_open */
     size_t bias, work;
 } noted;
 
+static struct { /* of parameters, in 16 bits */
+    const float *p;
+    const uint16_t *p16;
+    RtType type;
+    ptrdiff_t n;
+} copy;
+
+static char *taken; /* the choices of a checkpoint, or NULL */
+
 bool rt_product_is_tf32(void) { return at.setup.tf32; }
+
+void rt_products_copy(const float *p, const uint16_t *p16, RtType type, ptrdiff_t n)
+{
+    copy.p = p;
+    copy.p16 = p16;
+    copy.type = type;
+    copy.n = n;
+}
+
+const void *rt_product_bias_copy(const void *bias, RtType type)
+{
+    const float *from = (const float *)bias;
+    const bool inside = bias && copy.n > 0 && type == copy.type && from >= copy.p
+                        && from < copy.p + copy.n;
+    return inside ? copy.p16 + (from - copy.p) : NULL;
+}
 
 /* ---- what they work in ----------------------------------------------------------------------- */
 
@@ -332,8 +357,10 @@ void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void
 {
     const RtProduct *q = &plan->key;
     if (bias && !plan->rows && rt_type_bytes((RtType)q->out) == 2) {
-        rt_product_round(at.bias, (const float *)bias, (RtType)q->out, q->n, stream);
-        bias = at.bias;
+        const void *const rounded = rt_product_bias_copy(bias, (RtType)q->out);
+        if (!rounded)
+            rt_product_round(at.bias, (const float *)bias, (RtType)q->out, q->n, stream);
+        bias = rounded ? rounded : at.bias;
     }
     if (bias && plan->rows)
         rt_product_rows(c, bias, q, stream);
@@ -382,9 +409,7 @@ static void library_open(void)
 /* The choices of the checkpoint and those on disk. */
 static void choices_open(bool tuned)
 {
-    const char *problem = at.setup.stored && *at.setup.stored
-                              ? rt_choices_parse(&at.stored, at.setup.stored, at.machine)
-                              : NULL;
+    const char *problem = taken ? rt_choices_parse(&at.stored, taken, at.machine) : NULL;
     if (problem)
         rt_warn("the products of the checkpoint are %s: they agree to rounding, not bit for bit",
                 problem);
@@ -393,18 +418,22 @@ static void choices_open(bool tuned)
         rt_choices_load(&at.kept, at.path, at.machine);
 }
 
+/* Plans of what was noted and has none; what no earlier start chose is chosen now. */
 static void plans_make(bool tuned)
 {
     int left[NOTED], n_left = 0;
     for (int i = 0; i < noted.n; i++) {
         RtProduct key = noted.shapes[i];
         key.tf32 = at.setup.tf32 && key.in == RT_F32;
+        if (plan_lookup(&key))
+            continue;
         RtPlan *plan = plan_new(&key);
         const int stored = plan_adopt(plan, &at.stored);
         const int kept = !stored && plan_adopt(plan, &at.kept);
         const bool good = (stored || kept) && (!tuned || rt_plan_rehearse(plan, &at.setup));
         at.n_stored += good && stored;
         at.n_kept += good && kept;
+        at.n_shapes++;
         if (!good)
             left[n_left++] = (int)(plan - at.plans);
     }
@@ -412,7 +441,6 @@ static void plans_make(bool tuned)
         RtPlan *plan = &at.plans[left[i]];
         at.n_timed += plan_choose(plan, tuned ? TUNE_SECONDS / n_left : 0, at.setup.stream);
     }
-    at.n_shapes = noted.n;
 }
 
 static void choices_of_plans(RtChoices *to)
@@ -447,35 +475,52 @@ static void line_write(double seconds, bool tuned)
         (void)snprintf(at.line + n, cap - (size_t)n, ", %.1f s", seconds);
 }
 
+/* The room is cut in two: plans made before fit into it, or are made anew. */
+static void room_cut(const RtProductsSetup *setup)
+{
+    const size_t bias = most(at.bias_bytes, noted.bias), work = most(at.work_bytes, noted.work);
+    if (at.handle && (setup->tf32 != at.setup.tf32 || setup->room_bytes < bias + work))
+        rt_products_close();
+    at.setup = *setup;
+    at.bias_bytes = at.handle ? bias : noted.bias;
+    at.work_bytes = at.handle ? work : noted.work;
+    at.bias = (char *)setup->room;
+    at.work = at.bias + at.bias_bytes;
+    if (setup->room_bytes < at.bias_bytes + at.work_bytes)
+        rt_fail(RT_EXIT_FAIL,
+                "products have %zu bytes to work in, planned were %zu: a mistake of "
+                "gradcc",
+                setup->room_bytes, at.bias_bytes + at.work_bytes);
+}
+
+static void plans_keep(void)
+{
+    RtChoices chosen = { NULL, 0, 0 };
+    if (!at.path || at.n_timed == 0)
+        return;
+    choices_of_plans(&chosen);
+    rt_choices_save(&chosen, at.path, at.machine);
+    rt_choices_free(&chosen);
+}
+
 void rt_products_open(const RtProductsSetup *setup)
 {
     const double start = rt_now();
     const bool tuned = is_tuned() && setup->scratch_bytes > 0;
-    rt_products_close();
-    at.setup = *setup;
+    room_cut(setup);
     if (noted.n == 0)
         return;
-    at.bias = (char *)setup->room;
-    at.bias_bytes = noted.bias;
-    at.work = at.bias + at.bias_bytes;
-    at.work_bytes = noted.work;
-    if (setup->room_bytes < noted.bias + noted.work)
-        rt_fail(RT_EXIT_FAIL, "products have %zu bytes to work in, planned were %zu",
-                setup->room_bytes, noted.bias + noted.work);
-    library_open();
-    at.machine = machine_line();
-    choices_open(tuned);
-    plans_make(tuned);
-    if (at.path && at.n_timed > 0) {
-        RtChoices chosen = { NULL, 0, 0 };
-        choices_of_plans(&chosen);
-        rt_choices_save(&chosen, at.path, at.machine);
-        rt_choices_free(&chosen);
+    if (!at.handle) {
+        library_open();
+        at.machine = machine_line();
+        choices_open(tuned);
     }
+    plans_make(tuned);
+    plans_keep();
     if (tuned) {
-        RT_CUDA_CALL(setup->stream,
-                     cudaMemsetAsync(setup->scratch, 0, setup->scratch_bytes, setup->stream->at));
-        rt_stream_wait(setup->stream);
+        RtStream *stream = setup->stream;
+        RT_CUDA_CALL(stream, cudaMemsetAsync(setup->scratch, 0, setup->scratch_bytes, stream->at));
+        rt_stream_wait(stream);
     }
     line_write(rt_now() - start, tuned);
 }
@@ -494,6 +539,12 @@ void rt_products_close(void)
     rt_free(at.path);
     rt_free(at.text);
     memset(&at, 0, sizeof at);
+}
+
+void rt_products_take(const char *plans)
+{
+    rt_free(taken);
+    taken = plans ? rt_printf("%s", plans) : NULL;
 }
 
 const char *rt_products_line(void) { return at.line; }

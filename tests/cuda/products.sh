@@ -11,11 +11,9 @@ export BUILD RT_CUDA_CACHE=none
 work=$BUILD/tests-cuda/products
 rm -rf "$work"; mkdir -p "$work"
 NVCC=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)}
-sources=$(echo $root/runtime/cuda/{matmul,cublaslt,device,place}*.cu)
 
-# shellcheck disable=SC2086
-if ! ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/products" test_products.cu $sources \
-        "$BUILD/libgradcc_rt.a" $(cat "$BUILD/rt.libs") > "$work/cc.log" 2>&1; then
+if ! ../cudasim/cc.sh --runtime -Wno-missing-field-initializers -o "$work/products" \
+        test_products.cu > "$work/cc.log" 2>&1; then
     grep -m5 error "$work/cc.log" >&2
     echo "not ok cuda/products: does not compile for the simulator: $(grep -m1 error "$work/cc.log")"
     exit
@@ -52,6 +50,7 @@ done
 run tf32 "fp32 by TF32" sizes RT_TEST_TF32=1
 run streams "ok sizes" sizes CUDASIM_STREAMS=early
 run stored "ok stored" stored
+run copied "ok copied" copied
 
 # Measured at start, kept on disk, and found there by the next start.
 tune="RT_CUDA_TUNE=on RT_TEST_SCRATCH=1000000 RT_CUDA_CACHE=$work/cache"
@@ -91,8 +90,8 @@ if [ -z "$NVCC" ]; then
     echo "skip cuda/products/real: no CUDA toolkit here (nvcc)"
 # shellcheck disable=SC2086
 elif "$NVCC" -std=c++20 -arch=sm_80 --fmad=false -I$root/runtime -I$root/runtime/cuda -o "$work/real" \
-        test_products.cu $sources "$BUILD/libgradcc_rt.a" -Xcompiler -fopenmp \
-        $(sed 's/-fopenmp//' "$BUILD/rt.libs") > "$work/real.log" 2>&1 &&
+        test_products.cu "$BUILD/libgradcc_rt_cuda.a" $(cat "$BUILD/rt_cuda.libs") \
+        > "$work/real.log" 2>&1 &&
      "$work/real" library > "$work/real.txt" 2>&1 && grep -q '^cuBLASLt [0-9]' "$work/real.txt"; then
     echo "ok cuda/products/real"
 else

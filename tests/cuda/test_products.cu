@@ -256,8 +256,8 @@ static RtRooms note(void)
     return rooms;
 }
 
-/* Plans for what note says, on memory of the size of RT_TEST_SCRATCH; the line of the start. */
-static void open(const char *stored)
+/* Plans for what note says, on memory of RT_TEST_SCRATCH bytes; the line of the start. */
+static void open(void)
 {
     const char *scratch = getenv("RT_TEST_SCRATCH");
     const RtRooms rooms = note();
@@ -267,7 +267,6 @@ static void open(const char *stored)
     setup.scratch_bytes = scratch ? (size_t)atol(scratch) : 0;
     setup.scratch = setup.scratch_bytes ? rt_place_alloc(setup.scratch_bytes, "a test") : NULL;
     setup.tf32 = getenv("RT_TEST_TF32") != NULL;
-    setup.stored = stored;
     rt_products_open(&setup);
     fprintf(stderr, "products %s\n", rt_products_line());
 }
@@ -276,16 +275,46 @@ static void open(const char *stored)
 static void stored(void)
 {
     char *text = rt_printf("%s", rt_products_text());
-    open(text);
+    rt_products_close();
+    rt_products_take(text);
+    open();
     if (!strstr(rt_products_line(), "3 shapes, 3 as before"))
         fail("the line says %s", rt_products_line());
     if (strcmp(text, rt_products_text()) != 0)
         fail("choices were\n%s\nand are\n%s", text, rt_products_text());
+    open();
+    if (strcmp(text, rt_products_text()) != 0)
+        fail("opened again, choices are\n%s", rt_products_text());
     text[strlen(text) / 2] ^= 1;
-    open(text);
+    rt_products_close();
+    rt_products_take(text);
+    open();
     if (strstr(rt_products_line(), "as before"))
         fail("damaged choices were taken: %s", rt_products_line());
     rt_free(text);
+}
+
+/* A bias among parameters that have a copy in 16 bits is taken from there. */
+static void copied(void)
+{
+    const Buffer p = buffer(64, RT_F32, 0), p16 = buffer(64, RT_BF16, 0);
+    const Buffer a = buffer(8, RT_BF16, 0), b = buffer(8 * 24, RT_BF16, 0);
+    const Buffer c = buffer(24, RT_BF16, 0);
+    uint16_t got[24];
+    RtMatmul shape = { .m = 1, .n = 24, .k = 8 };
+    shape.bias = (const float *)p.device + 33;
+    rt_products_copy((const float *)p.device, (const uint16_t *)p16.device, RT_BF16, 64);
+    multiply(c.device, a.device, b.device, types[2], shape);
+    rt_products_copy(NULL, NULL, RT_BF16, 0);
+    rt_place_get(got, c.device, sizeof got);
+    shape.ldb = 24;
+    for (ptrdiff_t j = 0; j < 24 && !failures; j++) {
+        const double want = rounded(get(p16.host, RT_BF16, (size_t)(33 + j))
+                                        + reference(&shape, a, 0, b, 0, 0, j),
+                                    RT_BF16);
+        if (get(got, RT_BF16, (size_t)j) != want)
+            fail("at %td: %g, wanted %g", j, get(got, RT_BF16, (size_t)j), want);
+    }
 }
 
 int main(int argc, char **argv)
@@ -296,12 +325,13 @@ int main(int argc, char **argv)
     } tests[] = { { "sizes", sizes },
                   { "batches", batches },
                   { "defaults", defaults },
-                  { "stored", stored } };
+                  { "stored", stored },
+                  { "copied", copied } };
     const char *wanted = argc > 1 ? argv[1] : "sizes";
     rt_base_init();
     if (strcmp(wanted, "library") == 0)
         return printf("cuBLASLt %s\n", rt_lt_version()), 0;
-    open(NULL);
+    open();
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         if (strcmp(wanted, tests[i].name) != 0)
             continue;
