@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every example of grammar/LANGUAGE.md. The word behind the fence says what it is:
-#   model            a whole program: gradcc --emit=c accepts it without a word
+#   model            a whole program: gradcc --emit=c and --emit=cuda accept it without a word
 #   model-error      a whole program that is refused; each comment "# error: TEXT" in it is found in
 #                    the messages
 #   file NAME        a file that later examples include
@@ -39,6 +39,10 @@ for example in [0-9]*-*.model; do
     case $kind in model*) emit=c ;; *) emit=ast ;; esac
     "$GRADCC" --emit=$emit "$example" > out 2> err
     code=$?
+    if [ $emit = c ] && [ $code -eq 0 ]; then
+        "$GRADCC" --emit=cuda "$example" > out 2> err
+        code=$?
+    fi
     why=
     if [ "$kind" = model-error ]; then
         [ $code -eq 1 ] || why="exit code $code, not 1"

@@ -107,8 +107,9 @@ void kernel_comment(Emitter *e, const Kernel *k, const char *launch)
         emit_prose(&t, first ? "/* " : "\n * ", " *         ", line);
         s += len + (s[len] == '\n');
     }
-    if (!strchr(t.at, '\n') && t.len + 2 + about.len + 3 <= COLUMNS) {
-        text_pad(&t, t.len < 48 ? 48 : 0);
+    const size_t column = t.len < 48 ? 48 : t.len;
+    if (!strchr(t.at, '\n') && column + 2 + about.len + 3 <= COLUMNS) {
+        text_pad(&t, column);
         text_add(&t, about.len ? "  %s" : "", about.at);
     } else if (about.len) {
         text_add(&t, "\n * %s", about.at);
