@@ -85,12 +85,12 @@ void *fresh_context(char *top, void (*entry)(void))
 char *take_stack(void)
 {
     if (stacks.empty()) {
-        char *s = (char *)mmap(NULL, SIM_STACK + 4096, PROT_READ | PROT_WRITE,
+        char *s = (char *)mmap(NULL, SIM_STACK + SIM_GUARD, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (s == MAP_FAILED || mprotect(s, 4096, PROT_NONE))
+        if (s == MAP_FAILED || mprotect(s, SIM_GUARD, PROT_NONE))
             cudasim_report("no memory for the stack of a thread");
         n_stacks++;
-        return s + 4096;
+        return s + SIM_GUARD;
     }
     char *s = stacks.back();
     stacks.pop_back();

@@ -83,7 +83,7 @@ if build ptx; then
     done < <("$work/ptx" faults)
     # Each byte of a late copy counts once; ldmatrix of rows of 32 bytes has conflicts of two banks.
     CUDASIM_TRAFFIC=$work/ptx.txt "$work/ptx" > /dev/null
-    found=$(awk '$1 == "from_shared" { print $3, $4, $8 }' "$work/ptx.txt")
+    found=$(awk '$1 == "from_shared" { print $3, $4, $9 }' "$work/ptx.txt")
     if [ "$found" = '2048 1024 1.50' ]; then echo "ok cudasim/ptx/traffic"
     else echo "not ok cudasim/ptx/traffic: $found"; fi
 fi

@@ -47,7 +47,7 @@ void on_fault(int number, siginfo_t *info, void *context)
     if (at - sim_now.device_base < sim_now.device_span)
         cudasim_report("device pointer on the host: host code uses %s%s",
                        sim_name_place(at).c_str(), sim_source_line(pc).c_str());
-    if (sim_in_kernel && sim_now.stack - at <= PAGE)
+    if (sim_in_kernel && sim_now.stack - at <= SIM_GUARD)
         cudasim_report("%s: its stack is full%s", sim_where().c_str(), sim_source_line(pc).c_str());
     signal(number, SIG_DFL); /* any other fault of the program: again, without us */
 }

@@ -151,7 +151,9 @@ void sim_elsewhere(const SimAccess *a)
 
 void sim_keep_reader(uintptr_t at, uint64_t read)
 {
-    more_readers[at & ~(uintptr_t)3].push_back(read & ~(uint64_t)0xff);
+    std::vector<uint64_t> &list = more_readers[at & ~(uintptr_t)3];
+    std::erase_if(list, [](uint64_t r) { return sim_op_before(r >> SIM_TICK); });
+    list.push_back(read & ~(uint64_t)0xff);
 }
 
 void sim_check_readers(const SimAccess *a)

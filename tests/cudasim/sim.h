@@ -65,7 +65,8 @@ struct SimNow {
 };
 extern SimNow sim_now;
 extern thread_local bool sim_in_kernel; /* is this thread running kernel code? */
-enum { SIM_STACK = 128 << 10, SIM_ARENA = 227 << 10 };
+/* SIM_GUARD: closed memory below a stack, as much as a thread has at most on a device. */
+enum { SIM_STACK = 128 << 10, SIM_GUARD = 512 << 10, SIM_ARENA = 227 << 10 };
 
 inline void sim_new_tick(void)
 {

@@ -295,6 +295,20 @@ static void spinning(void)
     CHECK(cudaDeviceSynchronize());
 }
 
+__global__ void deep(float *y, int n)
+{
+    float big[40000];
+    for (int i = 0; i < n; i++)
+        big[i] = (float)i;
+    y[threadIdx.x] = big[n / 2];
+}
+
+static void full_stack(void)
+{
+    LAUNCH(NULL, deep, 1, 1, 0, on_device<float>(1), 40000);
+    CHECK(cudaDeviceSynchronize());
+}
+
 /* ---- divergent code -------------------------------------------------------------------------- */
 
 __global__ void some_wait(float *y)
@@ -486,6 +500,7 @@ static const Case cases[] = {
     { "neighbours", neighbours, "race, two threads" },
     { "missing_fence", missing_fence, "race, two blocks of one launch" },
     { "spinning", spinning, "waits in a loop for another thread or block" },
+    { "full_stack", full_stack, "its stack is full" },
     { "divergent_barrier", divergent_barrier, "has ended while thread" },
     { "other_barrier", other_barrier, "barrier in divergent code" },
     { "divergent_shuffle", divergent_shuffle, "operation of a warp in divergent code" },

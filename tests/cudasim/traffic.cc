@@ -1,9 +1,11 @@
 /* traffic.cc -- CUDASIM_TRAFFIC=file: what each kernel moves, as a table, when the program ends.
  *
- * In: every access. Out, by kernel and per launch: the bytes that threads load and store; least,
- * each byte read once and each written once; how much is used of the sectors, 32 bytes each, that
- * the warps ask for; conflicts of banks in shared memory; the place with the worst of each. The
- * one idea: the nth time that the lanes of a warp pass one instruction is one request.
+ * In: every access. Out, by kernel and per launch: the bytes that threads load and store; blocks,
+ * each byte read once by a block; least, each byte read once by the launch, and in both each written
+ * once; how much is used of the sectors, 32 bytes each, that warps ask for; conflicts of banks in
+ * shared memory; the place with the worst of each. The ratio is that of blocks to least: what the
+ * caches of a block do not spare. The one idea: the nth time that the lanes of a warp pass one
+ * instruction is one request.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +38,8 @@ struct Place { /* an instruction, in all launches */
 
 struct Kernel {
     int launches;
-    double loaded, stored, least_read, least_written; /* bytes */
-    double used, sectors, wavefronts, ideal;          /* of warps */
+    double loaded, stored, block_read, least_read, least_written; /* bytes */
+    double used, sectors, wavefronts, ideal;                      /* of warps */
     std::map<const void *, Place> places;
 };
 
@@ -118,22 +120,22 @@ void write_table(int, void *)
     FILE *f = fopen(path, "w");
     if (!f)
         return;
-    fprintf(f, "%-40s %8s %12s %12s %12s %7s %7s %7s\n", "kernel, per launch", "launches", "loaded",
-            "stored", "least", "ratio", "sectors", "banks");
-    double all = 0, moved = 0, least = 0;
+    fprintf(f, "%-40s %8s %12s %12s %12s %12s %7s %7s %7s\n", "kernel, per launch", "launches",
+            "loaded", "stored", "blocks", "least", "ratio", "sectors", "banks");
+    double all = 0, moved = 0, blocks = 0, least = 0;
     for (const std::string &name : order) {
         const Kernel &k = kernels[name];
-        const double n = k.launches, bytes = k.loaded + k.stored;
+        const double n = k.launches, by_block = k.block_read + k.stored;
         const double min = k.least_read + k.least_written;
-        all += n, moved += bytes, least += min;
-        fprintf(f, "%-40s %8d %12.0f %12.0f %12.0f %7.2f %6.0f%% %7.2f\n", name.c_str(), k.launches,
-                k.loaded / n, k.stored / n, min / n, min > 0 ? bytes / min : 0,
-                k.sectors > 0 ? 100 * k.used / (32 * k.sectors) : 100,
+        all += n, moved += k.loaded + k.stored, blocks += by_block, least += min;
+        fprintf(f, "%-40s %8d %12.0f %12.0f %12.0f %12.0f %7.2f %6.0f%% %7.2f\n", name.c_str(),
+                k.launches, k.loaded / n, k.stored / n, by_block / n, min / n,
+                min > 0 ? by_block / min : 0, k.sectors > 0 ? 100 * k.used / (32 * k.sectors) : 100,
                 k.ideal > 0 ? k.wavefronts / k.ideal : 1);
         write_worst(f, k);
     }
-    fprintf(f, "%-40s %8.0f %25.0f %12.0f %7.2f\n", "all", all, moved, least,
-            least > 0 ? moved / least : 0);
+    fprintf(f, "%-40s %8.0f %25.0f %12.0f %12.0f %7.2f\n", "all", all, moved, blocks, least,
+            least > 0 ? blocks / least : 0);
     fclose(f);
 }
 
@@ -160,6 +162,7 @@ void sim_traffic_range(size_t bytes, bool write)
 {
     (write ? now->stored : now->loaded) += (double)bytes;
     (write ? now->least_written : now->least_read) += (double)bytes;
+    now->block_read += write ? 0 : (double)bytes;
     now->used += (double)bytes, now->sectors += (double)bytes / 32;
 }
 
@@ -182,12 +185,16 @@ void sim_traffic_access(uintptr_t at, size_t bytes, bool write, const void *pc)
     const size_t part = bytes < 4 ? bytes : 4;
     for (size_t i = 0; i < bytes; i += part) {
         const SimCell *cell = &sim_now.device_cells[(off + i) / 4];
-        const bool wrote = cell->write >> SIM_TICK >= sim_now.op;
+        const uint64_t read = cell->read >> SIM_TICK, written = cell->write >> SIM_TICK;
+        const bool wrote = written >= sim_now.op;
+        const double whole = part < 4 ? 4 : (double)part; /* a word is marked as one */
         const unsigned mask = ((1u << part) - 1) << ((off + i) & 3);
         if (write && !(wrote && (cell->write >> 4 & mask)))
             now->least_written += (double)part;
-        else if (!write && !wrote && cell->read >> SIM_TICK < sim_now.op)
-            now->least_read += part < 4 ? 4.0 : (double)part; /* a word is marked as one */
+        if (!write && !wrote && read < sim_now.op)
+            now->least_read += whole;
+        if (!write && written < sim_now.block && read < sim_now.block)
+            now->block_read += whole;
     }
 }
 
