@@ -5,6 +5,7 @@
  * exit code is the largest of the ranks; a rank that is right prints nothing.
  */
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -391,6 +392,26 @@ static void test_missing(World *w)
     MUST(cudaStreamSynchronize(w->stream));
 }
 
+static void *abort_soon(void *world)
+{
+    usleep(200000);
+    MUST(ncclCommAbort(((World *)world)->comm));
+    return NULL;
+}
+
+/* The host waits for a collective that never ends; another thread of it aborts. */
+static void test_watchdog(World *w)
+{
+    pthread_t thread;
+    join(w);
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    MUST(pthread_create(&thread, NULL, abort_soon, w));
+    if (w->rank != w->ranks - 1)
+        MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+    MUST(cudaStreamSynchronize(w->stream));
+    MUST(pthread_join(thread, NULL));
+}
+
 /* The last rank dies: an error that is seen by asking. */
 static void test_dead(World *w)
 {
@@ -508,6 +529,7 @@ static const struct {
     { "after-end", test_after_end },
     { "no-event", test_no_event },
     { "missing", test_missing },
+    { "watchdog", test_watchdog },
     { "dead", test_dead },
     { "hang", test_hang },
     { "idle", test_idle },
