@@ -1,50 +1,10 @@
 /* test_attention.cu -- attention on a device against the formula in double. Run by attention.sh in
  * the simulator; compiled by nvcc it runs on a GPU as well.
  *
- * Usage: attention TYPE [CASE]. For each case one line, "ok NAME bits HASH of all results", or what is
- * wrong. The device of this program has a work space of just the bytes that rt_room_attention asks
- * for, and outputs lie between values that must stay as they are.
+ * Usage: attention TYPE [CASE]. For each case one line, "ok NAME bits HASH of all results", or what
+ * is wrong. Outputs lie between values that must stay as they are.
  */
-#include "cuda/device.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-/* ---- the device of this program -------------------------------------------------------------- */
-
-static RtStream stream;
-static void *work;
-static size_t work_bytes;
-
-void *rt_device_work(RtStream *, size_t bytes)
-{
-    if (bytes > work_bytes) {
-        printf("%zu bytes of work space, %zu are planned\n", bytes, work_bytes);
-        exit(1);
-    }
-    return work;
-}
-
-void rt_cuda_check(const RtStream *, const char *call, cudaError_t error)
-{
-    if (error) {
-        printf("%s: %s\n", call, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-
-bool rt_launch_begin(RtStream *, const char *, const char *, dim3 grid)
-{
-    return grid.x > 0 && grid.y > 0 && grid.z > 0;
-}
-
-void rt_launch_end(RtStream *, const char *kernel)
-{
-    rt_cuda_check(NULL, kernel, cudaGetLastError());
-}
-
-int rt_blocks(ptrdiff_t n, ptrdiff_t each) { return (int)((n + each - 1) / each); }
+#include "test_device.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -136,8 +96,8 @@ static void draw_all(Tensor *x, double size)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* How heads lie. PACKED: q, k, v are parts of [B][T][3][H][D]; TOKENS: [B][T][H][D]; HEADS: [B][H][T]
-   [D]; APART: the same with 3 values between rows, from an odd place on; GROUPED: TOKENS, with one
+/* How heads lie. PACKED: q, k, v are parts of [B][T][3][H][D]; TOKENS: [B][T][H][D]; HEADS:
+   [B][H][T][D]; APART: the same with 3 values between rows, from an odd place on; GROUPED: TOKENS, with one
    head of k and v for all. */
 typedef enum { PACKED, TOKENS, HEADS, APART, GROUPED } Layout;
 
@@ -422,8 +382,7 @@ static void run(const Case *c, RtType type)
     RtRooms rooms = {};
     rt_room_attention(&rooms, type, a, false);
     rt_room_attention(&rooms, type, a, true);
-    work_bytes = rooms.device;
-    rt_cuda_check(NULL, "cudaMalloc", cudaMalloc(&work, work_bytes + 1));
+    work_open(rooms.device);
     Tensor *in[] = { &x.q, &x.k, &x.v, &x.d_y }, *out[] = { &x.y, &x.lse, &x.d_q, &x.d_k, &x.d_v };
     for (int i = 0; i < 4; i++)
         draw_all(in[i], i == 0 ? c->size : 1);
@@ -445,7 +404,7 @@ static void run(const Case *c, RtType type)
     for (int i = 0; i < (c->layout == PACKED ? 3 : 5); i++)
         add_hash(out[i]);
     all_free(c, x);
-    rt_cuda_check(NULL, "cudaFree", cudaFree(work));
+    work_close();
 }
 
 int main(int argc, char **argv)
@@ -455,8 +414,7 @@ int main(int argc, char **argv)
     int type = 0, ran = 0, failed = 0;
     while (type < 3 && argc > 1 && strcmp(names[type], argv[1]) != 0)
         type++;
-    rt_cuda_check(NULL, "cudaStreamCreate", cudaStreamCreate(&stream.at));
-    stream.where = "test.model:1";
+    stream_open();
     for (const Case &c : cases) {
         if (argc > 2 && strcmp(argv[2], c.name) != 0)
             continue;
