@@ -94,7 +94,7 @@ if build nccl; then
             passes "nccl/$ranks-ranks-$streams" CUDASIM_STREAMS=$streams "$work/nccl" $ranks all
         done
     done
-    for name in missing watchdog dead idle not-blocking; do passes "nccl/$name" "$work/nccl" 3 $name; done
+    for name in missing watchdog not-waited dead idle not-blocking; do passes "nccl/$name" "$work/nccl" 3 $name; done
     for name in devices same-device; do
         passes "nccl/$name" CUDASIM_DEVICES=3 "$work/nccl" 3 $name
     done

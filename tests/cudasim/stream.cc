@@ -205,11 +205,20 @@ void sim_wait(const SimClock &goal)
     sim_join(&sim_host_clock, goal);
 }
 
-/* Work that nobody waited for runs when the program ends well, so that its faults are found. */
+/* Work that nobody waited for runs when the program ends well, so that its faults are found. What
+   waits for another process is left, when none of it has gone on for a while. */
 static void run_rest(int status, void *)
 {
-    if (!status && !pending.empty() && !sim_sticky && !cudasim_in_kernel())
-        sim_wait_all();
+    enum { TRIES = 2000 };
+    if (status || sim_sticky || cudasim_in_kernel())
+        return;
+    SimLock lock;
+    for (int tries = 0; !pending.empty() && tries < TRIES; tries++)
+        if (run_ready(sim_host_clock, true))
+            tries = 0;
+        else
+            sim_rest();
+    sim_memory_open(false);
 }
 
 void sim_stream_init(void) { on_exit(run_rest, NULL); }

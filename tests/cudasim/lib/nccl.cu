@@ -412,6 +412,15 @@ static void test_watchdog(World *w)
     MUST(pthread_join(thread, NULL));
 }
 
+/* The program ends with a collective queued that cannot end: it does not stay for it. */
+static void test_not_waited(World *w)
+{
+    join(w);
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    if (w->rank != w->ranks - 1)
+        MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+}
+
 /* The last rank dies: an error that is seen by asking. */
 static void test_dead(World *w)
 {
@@ -530,6 +539,7 @@ static const struct {
     { "no-event", test_no_event },
     { "missing", test_missing },
     { "watchdog", test_watchdog },
+    { "not-waited", test_not_waited },
     { "dead", test_dead },
     { "hang", test_hang },
     { "idle", test_idle },
@@ -555,7 +565,7 @@ int main(int argc, char **argv)
             tests[i].run(&w);
     fflush(stdout);
     if (w.rank)
-        _exit(wrong);
+        exit(wrong);
     while (wait(&status) > 0)
         most = WEXITSTATUS(status) > most ? WEXITSTATUS(status) : most;
     return most > wrong ? most : wrong;
