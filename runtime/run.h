@@ -150,6 +150,7 @@ bool rt_products_are_native(void);
    is a CPU. And back, before a run is created: NULL = as this start chooses. */
 const char *rt_products_text(void);
 void rt_products_take(const char *plans);
+size_t rt_plans_most(const RtRooms *rooms); /* the longest that text can become; 0 on a CPU */
 
 /* ---- checkpoint ------------------------------------------------------------------------------ */
 

@@ -161,14 +161,18 @@ static RtRooms room_sizes(const RtModel *m, const RtOptions *o, const RtData *da
 
 /* Settings and lists of a save. */
 static double saving_bytes(const RtModel *m, const RtOptions *o, const RtData *data,
-                           const RtStateTensor *state, int n_state)
+                           const RtStateTensor *state, int n_state, size_t plans_most)
 {
     const double before = rt_memory_held();
     char *config = rt_config_text(m, o);
+    char *plans = plans_most ? memset(rt_alloc(plans_most + 1, "plans"), 'x', plans_most) : NULL;
     const double settings = rt_memory_held() - before;
-    const RtCheckpoint c = { .config = config, .vocab = data ? rt_data_vocab(data) : NULL };
+    const RtCheckpoint c = { .config = config,
+                             .vocab = data ? rt_data_vocab(data) : NULL,
+                             .plans = plans };
     const double bytes = settings + (double)rt_checkpoint_plan(m, state, n_state, &c);
     rt_free(config);
+    rt_free(plans);
     return bytes;
 }
 
@@ -188,7 +192,8 @@ static double table_bytes(const RtModel *m, const RtOptions *o)
 /* In the place, as it is taken there. */
 static double placed(size_t bytes) { return (double)rt_place_size(bytes); }
 
-static void training_memory(const RtModel *m, const RtOptions *o, const RtData *data, RtMemory *at)
+static void training_memory(const RtModel *m, const RtOptions *o, const RtData *data,
+                            const RtRooms *rooms, RtMemory *at)
 {
     const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
     RtStateTensor states[RT_MAX_STATES + 1];
@@ -200,10 +205,10 @@ static void training_memory(const RtModel *m, const RtOptions *o, const RtData *
         at->average = placed(flat) + placed(other_bytes(m));
         states[n++] = average_tensor(NULL);
     }
-    at->tables += table_bytes(m, o);
+    at->tables += table_bytes(m, o) + 2.0 * (double)rt_plans_most(rooms); /* own, and stored */
     at->updates = (double)rt_optim_place_bytes(m, o);
     if (o->train.out && strcmp(o->train.out, "none") != 0)
-        at->saving = saving_bytes(m, o, data, states, n);
+        at->saving = saving_bytes(m, o, data, states, n, rt_plans_most(rooms));
 }
 
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use)
@@ -211,10 +216,10 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data,
     RtMemory at = { .held = rt_memory_held(), .tables = sizeof(RtRun) + sizeof(RtState) };
     at.params = placed(rt_params_bytes(m));
     at.copy = placed(rt_params_copy_bytes(m));
-    if (use & RT_USE_TRAIN)
-        training_memory(m, o, data, &at);
-    at.arena = placed(arena_bytes(m, o, use));
     const RtRooms rooms = room_sizes(m, o, data, use);
+    if (use & RT_USE_TRAIN)
+        training_memory(m, o, data, &rooms, &at);
+    at.arena = placed(arena_bytes(m, o, use));
     at.rooms = rt_rooms_bytes(&rooms);
     const RtStepBytes step = rt_step_bytes(m, o, use);
     at.inputs = step.place;
@@ -253,6 +258,7 @@ static void training_buffers(RtRun *run)
 
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use)
 {
+    rt_place_start(o, false);
     rt_place_open(rt_run_memory(m, o, data, use).place, m->name);
     RtRun *run = rt_alloc(sizeof *run, "a run");
     RtState *state = rt_alloc(sizeof *state, "a run");

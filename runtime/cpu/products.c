@@ -99,3 +99,9 @@ const char *rt_products_how(RtProducts now, RtProducts stored)
                                         : "the faster way here");
     return text;
 }
+
+size_t rt_plans_most(const RtRooms *rooms)
+{
+    RT_UNUSED(rooms);
+    return 0;
+}

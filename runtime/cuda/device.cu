@@ -152,8 +152,9 @@ void *rt_device_work(RtStream *stream, size_t bytes)
 void rt_place_start(const RtOptions *o, bool tell)
 {
     rt_device_choose((int)o->device, o->tf32);
-    const RtDevice *d = rt_device();
+    RtDevice *d = rt_device();
     char size[RT_BYTES_TEXT], driver[32], runtime[32];
+    d->tell = d->tell || tell;
     if (tell)
         printf("device   cuda:%d, %s, %s, compute capability %d.%d, CUDA %s (driver %s)\n",
                d->number, d->name, rt_bytes((double)d->bytes, size), d->major, d->minor,

@@ -26,6 +26,7 @@ struct RtDevice {
     size_t work_bytes;
     bool sync; /* RT_CUDA_SYNC=1: wait behind each launch */
     bool tf32; /* --tf32 */
+    bool tell; /* lines before the first step */
 };
 
 void rt_device_choose(int number, bool tf32); /* before the first call of rt_device */

@@ -187,7 +187,10 @@ double rt_place_memory_free(void)
 {
     size_t left = 0, total = 0;
     (void)rt_device();
-    return cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)left : -1;
+    if (cudaMemGetInfo(&left, &total) != cudaSuccess)
+        return -1;
+    const size_t others = total / 512; /* code of kernels, and what libraries take for themselves */
+    return left > others ? (double)(left - others) : 0;
 }
 
 const char *rt_place_name(void)

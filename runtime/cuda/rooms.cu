@@ -30,6 +30,8 @@ void rt_rooms_open(const RtRooms *need, void *scratch, size_t scratch_bytes)
     setup.scratch_bytes = scratch_bytes;
     setup.tf32 = d->tf32;
     rt_products_open(&setup);
+    if (d->tell && rt_products_line())
+        printf("products %s\n", rt_products_line());
 }
 
 void rt_rooms_leave(void)
@@ -61,3 +63,12 @@ const char *rt_products_how(RtProducts now, RtProducts stored)
 
 RtProducts rt_products_now(void) { return RT_PRODUCTS_UNSET; }
 bool rt_products_are_native(void) { return true; }
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+enum { PLAN_MOST = 640 }; /* bytes of a product's line, and of the text around all */
+
+size_t rt_plans_most(const RtRooms *rooms)
+{
+    return rooms->noted ? (size_t)(rooms->noted + 1) * PLAN_MOST : 0;
+}
