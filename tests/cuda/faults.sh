@@ -124,6 +124,12 @@ if build half --precision=fp16; then
     else bad loss-scale "other scales than on a CPU: $(scales half-ahead | tail -n 2)"; fi
 fi
 
+# ---- a program without main --------------------------------------------------------------------
+
+if "$root/tests/cudasim/cc.sh" --runtime -w -DRT_LIBRARY -o two "$here/two_runs.cc" digits.cu >&2 &&
+   ./two --data "$root/models/digits.csv.gz" --batch 16 --out none > two.out 2>&1 && grep -qx ok two.out; then ok two-runs
+else bad two-runs "$(tail -n 2 two.out | tr '\n' ' ')"; fi
+
 # ---- looked at ---------------------------------------------------------------------------------
 
 for side in cpu gpu; do
