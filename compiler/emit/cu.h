@@ -43,4 +43,13 @@ void cu_workspace(KernelProgram *kp); /* cu_map.c: room for partial sums, as arg
 extern const char cu_map_how_to_read[];
 void cu_rule(Emitter *e); /* cu_rule.c: the update of elements, in section 7 */
 
+/* explain_update.c: the launches behind the last micro-step, bytes of each; how many. Those of an
+   optimizer that works on whole tensors are not among them. */
+typedef struct {
+    const char *name;
+    double read, written;
+} UpdateLaunch;
+enum { UPDATE_LAUNCHES_MAX = 3 };
+int explain_update(Emitter *e, const int64_t *dims, UpdateLaunch to[UPDATE_LAUNCHES_MAX]);
+
 #endif

@@ -6,6 +6,7 @@
  * needs it, unless it is kept; with partial sums, written and read. What all rows share is counted
  * once, for it comes from the caches. The least: each input read once, each output written once.
  */
+#include "emit/cu.h"
 #include "emit/cu_form.h"
 
 #include <string.h>
@@ -179,14 +180,25 @@ static const char *megabytes(Traffic *t, double bytes)
     return emit_format(&t->e, bytes < 1e7 ? "%.2f" : "%.1f", bytes / 1e6);
 }
 
-static void write_row(Traffic *t, Text *out, const TrafficRow *r, double micro_steps)
+static void write_row(Traffic *t, Text *out, const char *name, double times, const Moved *m)
 {
-    const Moved *m = &r->m;
-    const char *name = emit_format(&t->e, "k%d_%s", r->k->number, r->k->name);
-    text_add(out, "%-*s %6.0f %10s %10s %10s %10s %6.2f\n", NAME_WIDTH, name,
-             r->times * micro_steps, megabytes(t, m->read), megabytes(t, m->written),
-             megabytes(t, m->read + m->written), megabytes(t, m->least),
-             m->least > 0 ? (m->read + m->written) / m->least : 1);
+    text_add(out, "%-*s %6.0f %10s %10s %10s %10s %6.2f\n", NAME_WIDTH, name, times,
+             megabytes(t, m->read), megabytes(t, m->written), megabytes(t, m->read + m->written),
+             megabytes(t, m->least), m->least > 0 ? (m->read + m->written) / m->least : 1);
+}
+
+/* Behind the micro-steps: each buffer is read once, written once. */
+static void write_update(Traffic *t, Text *out, double *bytes)
+{
+    UpdateLaunch launch[UPDATE_LAUNCHES_MAX];
+    const int n = explain_update(&t->e, t->dims, launch);
+    *bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const double all = launch[i].read + launch[i].written;
+        const Moved m = { launch[i].read, launch[i].written, all, 1 };
+        write_row(t, out, launch[i].name, 1, &m);
+        *bytes += all;
+    }
 }
 
 static void write_launches(Text *out, const Rows *rows, double micro_steps)
@@ -213,17 +225,21 @@ static void write_launches(Text *out, const Rows *rows, double micro_steps)
 
 static void write_table(Traffic *t, Text *out, const Rows *rows, double micro_steps)
 {
-    double moved = 0, least = 0;
+    double moved = 0, least = 0, update;
     text_add(out, "%-*s %6s %10s %10s %10s %10s %6s\n", NAME_WIDTH, "kernel", "times", "read",
              "written", "moved", "least", "ratio");
     for (int i = 0; i < rows->len; i++) {
         const TrafficRow *r = &rows->at[i];
         if (r->k->kind != KERNEL_MAP)
             continue;
-        write_row(t, out, r, micro_steps);
+        write_row(t, out, emit_format(&t->e, "k%d_%s", r->k->number, r->k->name),
+                  r->times * micro_steps, &r->m);
         moved += r->times * micro_steps * (r->m.read + r->m.written);
         least += r->times * micro_steps * r->m.least;
     }
+    write_update(t, out, &update);
+    moved += update;
+    least += update;
     text_add(out, "\nOf an update: %s MB moved, %s MB the least: %.3f times.\n",
              megabytes(t, moved), megabytes(t, least), least > 0 ? moved / least : 1);
 }

@@ -61,15 +61,16 @@ RT_ON_DEVICE bool rt_part_has_four(const RtPart &q, ptrdiff_t i)
     return i >= q.from && i + 4 <= q.to;
 }
 
-/* Four elements at once. A plain store would be taken apart where it is one of two branches. */
+/* Four elements at once, past the first cache: each is used once. A plain store would be taken
+   apart where it is one of two branches. */
 RT_ON_DEVICE void rt_read_four(float (&x)[4], const float *from)
 {
-    const float4 four = *(const float4 *)from;
+    const float4 four = __ldcg((const float4 *)from);
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
 }
 RT_ON_DEVICE void rt_read_four(double (&x)[4], const double *from)
 {
-    const double2 low = ((const double2 *)from)[0], high = ((const double2 *)from)[1];
+    const double2 low = __ldcg((const double2 *)from), high = __ldcg((const double2 *)from + 1);
     x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
 }
 RT_ON_DEVICE void rt_write_four(float *to, const float (&x)[4])
@@ -116,7 +117,7 @@ RT_ON_DEVICE void rt_take_halves(uint16_t (&x)[4], const uint16_t *flat, const R
 {
     const uint16_t *from = flat + i;
     if (rt_part_has_four(q, i) && (uintptr_t)from % 8 == 0) {
-        const uint2 four = *(const uint2 *)from;
+        const uint2 four = __ldcg((const uint2 *)from);
         x[0] = (uint16_t)four.x, x[1] = (uint16_t)(four.x >> 16);
         x[2] = (uint16_t)four.y, x[3] = (uint16_t)(four.y >> 16);
     } else {
