@@ -155,6 +155,8 @@ void c_head(Emitter *e)
                  dims[0] ? " at " : "", dims, r->peak_step, count_steps(&r->steps));
     }
     text_add(t, "\n */\n#include \"%s\"\n", e->language->header);
+    if (e->cuda)
+        text_put(t, "\nnamespace { /* so that no name here is one of the CUDA headers */\n");
 }
 
 /* ---- section 1 ------------------------------------------------------------------------------- */

@@ -545,6 +545,7 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
     const Program *p = e->p;
     Text *o = e->out;
     const char *m = e->model, *base = s ? strrchr(s->path, '/') : NULL;
+    text_put(o, e->cuda ? "} /* namespace */\n\n" : "");
     text_add(o, "%sconst RtModel %s = {\n    .name = %s,\n", e->cuda ? "extern \"C\" " : "", m,
              emit_string(e, p->name));
     text_add(o, "    .source = %s, .source_crc = 0x%08xu,\n",

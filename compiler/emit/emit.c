@@ -54,8 +54,20 @@ static const char *const reserved[] = {
     "dims",      "n",           "s",         "p",        "d_p",
 };
 
+/* More words of C++, and what CUDA calls threads and blocks. */
+static const char reserved_in_cuda[] =
+    " alignas alignof and and_eq bitand bitor char8_t char16_t char32_t co_await co_return co_yield"
+    " compl concept const_cast consteval constexpr constinit decltype dynamic_cast export mutable"
+    " noexcept not not_eq nullptr or or_eq reinterpret_cast requires static_assert static_cast"
+    " thread_local typeid xor xor_eq signbit isnormal"
+    " threadIdx blockIdx blockDim gridDim warpSize ";
+
 bool emit_is_reserved(const char *name)
 {
+    const char *found = strstr(reserved_in_cuda, name);
+    for (; found && *found; found = strstr(found + 1, name))
+        if (found > reserved_in_cuda && found[-1] == ' ' && found[strlen(name)] == ' ')
+            return true;
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (strcmp(reserved[i], name) == 0)
             return true;

@@ -9,6 +9,8 @@
  */
 #include "rt_cuda.h"
 
+namespace { /* so that no name here is one of the CUDA headers */
+
 /* ---- 1 dimensions ------------------------------------------------------- */
 
 enum {                                  /* fixed when the model was compiled */
@@ -487,6 +489,8 @@ static void tiny_alive(const ptrdiff_t *dims, RtAlive *row)
     row[1] = RtAlive{ "tiny.model:9", "loss_a", 0 };
     row[1].bytes = RT_SIZE(float, n.B*O);
 }
+
+} /* namespace */
 
 extern "C" const RtModel tiny = {
     .name = "tiny",
