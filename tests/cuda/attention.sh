@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Attention on a device against the formula in double, in the simulator: all types and layouts; the
-# same bits in whatever order threads and blocks run.
-# Usage: attention.sh (from run.sh); prints ok, not ok and skip lines.
+# Attention on a device against the formula in double: all types and layouts; the same bits in
+# whatever order threads and blocks run.
+# Usage: attention.sh [simulator|device] (from run.sh); prints ok and not ok lines. On a device: also
+# attention.sh time, a line for each kernel with what it reaches.
 set -u
 cd "$(dirname "$0")"
 root=../..
@@ -11,22 +12,41 @@ export BUILD
 work=$BUILD/tests-cuda/attention
 rm -rf "$work"; mkdir -p "$work"
 
-if ! ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/attention" test_attention.cu \
-        "$root"/runtime/cuda/attention*.cu > "$work/cc.log" 2>&1; then
+mode=${1:-simulator} short="more-keys odd one long-heads grouped large negative no-keys"
+sources=$(echo $root/runtime/cuda/{attention*,scatter}.cu)
+
+# compile PROGRAM: its file is FILE.cu here
+compile() {
+    # shellcheck disable=SC2086
+    if [ "$mode" = simulator ]; then
+        ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/$1" "$1.cu" $sources
+    else
+        "${NVCC:-nvcc}" -std=c++20 -O3 --fmad=false -arch=native --threads 4 -diag-suppress 177 \
+            -I$root/runtime -I$root/runtime/cuda -I$root/runtime/cuda/ptx -o "$work/$1" "$1.cu" \
+            $sources
+    fi > "$work/cc.log" 2>&1 && return
     grep -m5 error "$work/cc.log" >&2
-    echo "not ok cuda/attention: does not compile for the simulator: $(grep -m1 error "$work/cc.log")"
+    echo "not ok cuda/attention: $1 does not compile: $(grep -m1 error "$work/cc.log")"
+    exit 1
+}
+
+if [ "$mode" = time ]; then
+    compile time_attention
+    "$work/time_attention" 64 1024
     exit
 fi
+compile test_attention
+compile time_attention
 
 # run TYPE [CASE...]: these cases, or all; leaves their lines in $work/TYPE
 run() {
     local type=$1 rc=0 case; shift
     if [ $# -eq 0 ]; then
-        "$work/attention" "$type" > "$work/$type" 2> "$work/$type.err" || rc=$?
+        "$work/test_attention" "$type" > "$work/$type" 2> "$work/$type.err" || rc=$?
     else
         : > "$work/$type"
         for case in "$@"; do
-            "$work/attention" "$type" "$case" >> "$work/$type" 2> "$work/$type.err" || { rc=$?; break; }
+            "$work/test_attention" "$type" "$case" >> "$work/$type" 2> "$work/$type.err" || { rc=$?; break; }
         done
     fi
     if [ $rc -eq 0 ]; then
@@ -42,7 +62,7 @@ order() {
     local type=$1 order case; shift
     for order in reverse 7; do
         for case in "$@"; do
-            if ! CUDASIM_ORDER=$order "$work/attention" "$type" "$case" 2>&1 |
+            if ! CUDASIM_ORDER=$order "$work/test_attention" "$type" "$case" 2>&1 |
                  cmp -s - <(grep "^ok $case " "$work/$type"); then
                 echo "not ok cuda/attention/order-$type: other results for $case in order $order"
                 return
@@ -52,7 +72,15 @@ order() {
     echo "ok cuda/attention/order-$type"
 }
 
-short="more-keys odd one long-heads grouped large negative no-keys"
+if "$work/time_attention" 1 64 > "$work/time" 2>&1; then # a rehearsal
+    echo "ok cuda/attention/time"
+else
+    echo "not ok cuda/attention/time: $(tail -n 1 "$work/time")"
+fi
+if [ "$mode" = device ]; then
+    for type in bf16 f16 f32 f64; do run $type; done
+    exit
+fi
 # shellcheck disable=SC2086
 { run bf16; order bf16 packed fewer-keys narrow-values; run f64 $short; } &
 # shellcheck disable=SC2086

@@ -32,12 +32,18 @@ part_speed-gpt2-350m() { $PYTHON tests/cuda/device.py speed gpt2-350m; }
 part_speed-gpt2-b1() { $PYTHON tests/cuda/device.py speed gpt2-b1; }
 part_speed-mlp() { $PYTHON tests/cuda/device.py speed mlp; }
 part_kernels() { $PYTHON tests/cuda/device.py kernels gpt2-124m; }
+part_attention() {
+    local mode=simulator
+    [ "$DEVICE" = cuda ] && { mode=device; tests/cuda/attention.sh time || return 1; }
+    tests/cuda/attention.sh $mode | tee "$WORK-attention"
+    ! grep -q '^not ok' "$WORK-attention"
+}
 part_check() { tests/cuda/oracle.sh "$DEVICE" quick; }
 part_sanitize() { tests/cuda/sanitize.sh "$DEVICE"; }
 part_tests() { tests/cuda/oracle.sh "$DEVICE" all; }
 
 # Name and the most seconds of each part.
-parts="info:20 build:150 check:90 speed-gpt2-124m:150 kernels:60 sanitize:90 speed-mlp:80
+parts="info:20 build:150 check:90 speed-gpt2-124m:150 kernels:60 attention:80 sanitize:90 speed-mlp:80
        speed-gpt2-350m:120 speed-gpt2-b1:80 tests:200"
 
 run_part() {
