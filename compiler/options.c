@@ -45,7 +45,7 @@ static const Row table[] = {
     { "--masters", "M", KIND_CHOICE, AT(masters), "fp32|none", MASTERS_FP32,
       "none: weights in bf16 alone, updates rounded at random" },
     { "--head-rows", "N", KIND_NUMBER, AT(head_rows), NULL, 0,
-      "compute the logits N rows at a time; 0: all; 512 where they are large" },
+      "compute the logits N rows at a time; 0: all; 512, on a GPU 8192, where they are large" },
     { "--recompute", "WHAT", KIND_TEXT, AT(recompute), NULL, 0,
       "by the backward pass: none, auto, blocks or budget:6GiB" },
     { "--explain", "WHAT", KIND_CHOICE, AT(explain), "memory|recompute|traffic", EXPLAIN_MEMORY,

@@ -249,8 +249,9 @@ static void run_grad(Run *r)
 }
 
 /* Unless told otherwise: logits that take more than that are computed so many rows at a time, which
-   costs less than 1 % of a step. */
-enum { HEAD_LARGE = 128 << 20, HEAD_ROWS = 512 };
+   costs less than 1 % of a step. More of them on a GPU: each part adds to the whole gradient of the
+   head, which there takes longer than its product. */
+enum { HEAD_LARGE = 128 << 20, HEAD_ROWS = 512, HEAD_ROWS_GPU = 8192 };
 
 /* Rows of the head at a time; told: the user says so. */
 static int64_t head_rows_of(const Run *r, bool *told)
@@ -259,7 +260,7 @@ static int64_t head_rows_of(const Run *r, bool *told)
     if (rows < 0 && r->checked)
         rows = r->checked->train.head_rows;
     *told = rows >= 0;
-    return *told ? rows : HEAD_ROWS;
+    return *told ? rows : r->opt->target == TARGET_CUDA ? HEAD_ROWS_GPU : HEAD_ROWS;
 }
 
 /* g, or g with its head in parts; NULL: it was asked for and cannot be. */

@@ -210,21 +210,22 @@ static void store_shared_sums(CuMap *x, int count, const char *n, const char *fi
     const char *all = names_take_exact(e, m->w->names, "all");
     const char *c = names_take_exact(e, m->w->names, "column");
     const char *size = size_text(x, m->k->axis[x->row]);
-    line(x, emit_format(e, "__shared__ %s %s[%s];", c_type(e, sum_type(m->k)), all, n));
+    line(x, emit_format(e, "__shared__ %s %s[%d];", c_type(e, sum_type(m->k)), all,
+                        count * x->f.vector * 33));
     for (int i = 0, done = 0; i < m->k->effects.len; i++) {
         if (m->column[i] == NULL)
             continue;
         if (done++ > 0)
             line(x, "__syncthreads();");
-        line(x, emit_format(e, "rt_add_warps<%d, %d>(%s, %s, %s);", count, x->f.vector, all,
-                            m->column[i], n));
+        line(x, emit_format(e, "rt_add_warps<%d, %d>(%s, %s);", count, x->f.vector, all,
+                            m->column[i]));
         open_brace(x, emit_format(e, "for (int %s = (int)threadIdx.x; %s < %s; %s += %d)", c, c, n,
                                   c, x->f.threads));
         if (first)
             line(x, emit_format(e, "if (%s + %s < %s)", first, c, size));
         m->indent += first ? INDENT : 0;
         write_sum(x, i, first ? emit_format(e, "%s + %s", first, c) : c, block,
-                  emit_format(e, "%s[%s]", all, c));
+                  emit_format(e, "%s[rt_sum_at<%d>(%s)]", all, x->f.vector, c));
         m->indent -= first ? INDENT : 0;
         close_brace(x);
     }
@@ -616,6 +617,8 @@ void cu_map(CudaWriter *c)
         write_rows(&x);
     write_second_stage(&x);
     c->block = emit_format(e, "%d", x.f.threads);
+    if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0 && x.f.columns == 0)
+        c->bounds = "256, 2"; /* room in registers for what is kept */
     c->comment = launch_comment(&x);
 }
 

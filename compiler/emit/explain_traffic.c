@@ -177,7 +177,7 @@ static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
 
 static const char *megabytes(Traffic *t, double bytes)
 {
-    return emit_format(&t->e, bytes < 1e7 ? "%.2f" : "%.1f", bytes / 1e6);
+    return emit_format(&t->e, bytes < 1e5 ? "%.4f" : bytes < 1e7 ? "%.2f" : "%.1f", bytes / 1e6);
 }
 
 static void write_row(Traffic *t, Text *out, const char *name, double times, const Moved *m)

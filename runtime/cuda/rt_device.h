@@ -217,21 +217,30 @@ RT_DEVICE ptrdiff_t rt_part(ptrdiff_t n, int part, int parts)
     return n / parts * part + n % parts * part / parts;
 }
 
-/* What the warps of a block have summed for the same n columns, added up in the order of the warps:
-   of each lane the `count` vectors of N columns that begin at (k*32 + lane)*N. all[n]: shared. */
+/* Where the sum of a column lies that the warps of a block add up: vectors of N columns are spread
+   over rows of 33, so that neither lanes nor columns meet in a bank. */
+template <int N> RT_DEVICE int rt_sum_at(int column)
+{
+    const int vector = column / N;
+    return (vector / RT_WARP * N + column % N) * (RT_WARP + 1) + vector % RT_WARP;
+}
+
+/* What the warps of a block have summed for the same columns, added up in the order of the warps:
+   of each lane the COUNT vectors of N columns that begin at (k*32 + lane)*N. all: shared, COUNT*N
+   rows of 33. */
 template <int COUNT, int N, typename T>
-RT_DEVICE void rt_add_warps(T *all, const T (&sum)[COUNT][N], int n)
+RT_DEVICE void rt_add_warps(T *all, const T (&sum)[COUNT][N])
 {
     const int lane = (int)threadIdx.x % RT_WARP, warps = (int)blockDim.x / RT_WARP;
     for (int warp = 0; warp < warps; warp++) {
         if ((int)threadIdx.x / RT_WARP == warp) {
             RT_UNROLL
             for (int k = 0; k < COUNT; k++) {
-                const int at = (k * RT_WARP + lane) * N;
                 RT_UNROLL
-                for (int e = 0; e < N; e++)
-                    if (at + e < n)
-                        all[at + e] = warp == 0 ? sum[k][e] : all[at + e] + sum[k][e];
+                for (int e = 0; e < N; e++) {
+                    T *to = all + (k * N + e) * (RT_WARP + 1) + lane;
+                    *to = warp == 0 ? sum[k][e] : *to + sum[k][e];
+                }
             }
         }
         __syncthreads();
