@@ -618,7 +618,7 @@ void cu_map(CudaWriter *c)
     write_second_stage(&x);
     c->block = emit_format(e, "%d", x.f.threads);
     if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0 && x.f.columns == 0)
-        c->bounds = "256, 2"; /* room in registers for what is kept */
+        c->bounds = "256, 3"; /* room in registers for what is kept */
     c->comment = launch_comment(&x);
 }
 

@@ -173,7 +173,7 @@ static void load_vector(CuMap *x, const Value *v, int phase)
         map_statement(m, emit_format(m->e, "const %s %s = %s;", type, h->name, text));
     } else if (shared) {
         map_statement(m, emit_format(m->e, "const %s %s_v = %s;", type, h->name, text));
-        map_statement(m, emit_format(m->e, "rt_store(%s, %s_v);", kept_place(x, h), h->name));
+        map_statement(m, emit_format(m->e, "rt_keep(%s, %s_v);", kept_place(x, h), h->name));
     } else {
         map_statement(m, emit_format(m->e, "%s = %s;", kept_place(x, h), text));
     }
@@ -496,8 +496,10 @@ static void open_row(CuMap *x, const char *body)
             map_statement(
                 m, emit_format(e, n > 1 ? "    const %s %s = (%s)*%d;" : "    const %s %s = %s;",
                                type, at, first, n));
-        if (!x->f.whole)
-            map_statement(m, emit_format(e, "    if (%s >= %s)", at, size));
+        if (!x->f.whole) /* only the last of them may lie behind the row's end */
+            map_statement(m, x->f.count == 1 ? emit_format(e, "    if (%s >= %s)", at, size)
+                                             : emit_format(e, "    if (%s == %d && %s >= %s)", x->k,
+                                                           x->f.count - 1, at, size));
         if (!x->f.whole)
             map_statement(m, "        break;");
     } else {

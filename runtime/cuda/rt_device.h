@@ -61,6 +61,7 @@ template <int N, typename T> RT_DEVICE RtVec<T, N> rt_load(const T *from)
     return v;
 }
 
+/* To device memory; __stcg, so that nvcc does not take a word of 16 bytes apart. */
 template <int N, typename T> RT_DEVICE void rt_store(T *to, const RtVec<T, N> &v)
 {
     constexpr int bytes = N * (int)sizeof(T), word = bytes < 16 ? bytes : 16;
@@ -69,8 +70,16 @@ template <int N, typename T> RT_DEVICE void rt_store(T *to, const RtVec<T, N> &v
     for (int i = 0; i < bytes / word; i++) {
         Word w;
         memcpy(&w, &v.at[i * (word / (int)sizeof(T))], word);
-        ((Word *)to)[i] = w;
+        __stcg((Word *)to + i, w);
     }
+}
+
+/* To shared memory. */
+template <int N, typename T> RT_DEVICE void rt_keep(T *to, const RtVec<T, N> &v)
+{
+    RT_UNROLL
+    for (int i = 0; i < N; i++)
+        to[i] = v.at[i];
 }
 
 /* Zeros where there is nothing to load. */
