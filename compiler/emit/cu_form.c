@@ -13,7 +13,7 @@ enum {
     FLAT_LEAST = 256,     /* rows without phases: of these lengths, a warp each */
     FLAT_MOST = 4096,     /* ... shorter and longer ones: a thread per vector */
     KEPT = 64,            /* registers for what is kept of a row */
-    KEPT_BY_1024 = 28,    /* ... where a block has 1024 threads */
+    KEPT_BY_1024 = 16,    /* ... where a block has 1024 threads */
     SUMS = 128,           /* registers for sums of columns */
     BLOCK_SUMS = 64,      /* ... of a block of threads */
     SHARED = 160 * 1024,  /* bytes for kept rows: less than 163 KiB, which sm_80 has */

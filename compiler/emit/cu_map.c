@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+enum { SHARED_FREE = 48 * 1024 }; /* bytes of shared memory that any kernel may have */
+
 static void line(CuMap *x, const char *s) { map_statement(&x->m, s); }
 
 static const char *size_text(CuMap *x, const Dim *d) { return dim_c(&x->m.w->dims, d); }
@@ -436,6 +438,9 @@ static void write_rows(CuMap *x)
                      : emit_format(e, "rt_blocks(%s, %d)", dim_c(&x->c->host, rows_of(x)), teams);
     if (x->f.shared > 0)
         x->c->shared = emit_format(e, "%d", x->f.shared);
+    if (x->f.shared > SHARED_FREE)
+        emit_statement(&x->c->locals, INDENT,
+                       emit_format(e, "RT_ALLOW_SHARED(%s, %d);", x->c->device, x->f.shared));
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */

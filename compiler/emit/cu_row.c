@@ -504,6 +504,7 @@ static void open_row(CuMap *x, const char *body)
             map_statement(m, "        break;");
     } else {
         const char *first = n > 1 ? emit_format(e, "%s*%d", lane, n) : lane;
+        map_statement(m, n > 1 ? "RT_UNROLL_BY(2)" : "RT_UNROLL_BY(8)");
         map_statement(m, emit_format(e, "for (%s %s = %s; %s < %s; %s += %d) {", type, at, first,
                                      at, size, at, lanes * n));
     }
