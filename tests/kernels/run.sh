@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# MAP kernels of the CUDA target, one by one: in the simulator, against the same kernels in C; and
+# what --explain=traffic says they move, against what the simulator counts.
+set -u
+cd "$(dirname "$0")/../.."
+: "${BUILD:=build}" "${GRADCC:=$BUILD/gradcc}" "${CC:=gcc}"
+export BUILD
+root=$PWD g=$(realpath "$GRADCC")
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+ok()  { echo "ok kernels/$1"; }
+bad() { echo "not ok kernels/$1: $2"; }
+
+# ---- what is said of their traffic ---------------------------------------------------------------
+
+traffic="$g --target=cuda --explain=traffic models/gpt2.model"
+
+# ratio PRECISION: what GPT-2 moves at B=64, T=1024 is at most 1.15 times the least
+ratio() {
+    local said
+    said=$($traffic --precision="$1" --dims B=64 --dims T=1024 | sed -n 's/^Of an update.*: \(.*\) times\.$/\1/p')
+    if [ -n "$said" ] && awk -v r="$said" 'BEGIN { exit !(r >= 1 && r <= 1.15) }'; then
+        ok "traffic-$1"
+    else
+        bad "traffic-$1" "moves '$said' times the least"
+    fi
+}
+ratio fp32
+ratio bf16
+ratio fp16
+if "$g" --explain=traffic models/gpt2.model > "$work/said" 2>&1; then
+    bad traffic-target "goes without --target=cuda"
+elif grep -q -- '--target=cuda' "$work/said"; then
+    ok traffic-target
+else
+    bad traffic-target "$(head -n 1 "$work/said")"
+fi
+
+# ---- against C -----------------------------------------------------------------------------------
+
+if ! command -v "${CXX:-g++}" > /dev/null || ! command -v python3 > /dev/null; then
+    echo "skip kernels: g++ or python3 is not here"
+    exit 0
+fi
+
+# same NAME MODEL PRECISION ELEMENTS "OPTIONS" DIM=SIZE...
+same() {
+    local name=$1 model=$2 precision=$3 elements=$4 options=$5 dir=$work/$1; shift 5
+    mkdir -p "$dir"
+    # shellcheck disable=SC2086
+    if "$g" -w $options --precision="$precision" --emit=c "$model" > "$dir/model.c" &&
+        "$g" -w $options --precision="$precision" --target=cuda --emit=cuda "$model" > "$dir/model.cu" &&
+        python3 tests/kernels/kernels.py "$dir" "$dir/model.c" "$dir/model.cu" "$@" &&
+        "$CC" -std=c11 -D_GNU_SOURCE -O1 -fopenmp -ffp-contract=off -w -Iruntime -c "$dir/kernels.c" \
+            -o "$dir/c.o" &&
+        tests/cudasim/cc.sh -w -DELEMENTS="$elements" -I"$root/tests/kernels" -o "$dir/program" \
+            "$dir/kernels.cu" "$dir/c.o" -lgomp -lm > "$dir/made" 2>&1 &&
+        CUDASIM_TRAFFIC=$dir/traffic.txt "$dir/program" > "$dir/said" 2>&1
+    then
+        ok "$name"
+    else
+        bad "$name" "$(cat "$dir/made" "$dir/said" 2> /dev/null | grep -m 1 'not ok\|error\|cudasim')"
+    fi
+}
+
+small="-D C=256 -D V=97 -D H=4 -D L=2 -D Tmax=16"
+same digits models/digits_mlp.model fp32 16384 "" B=37
+same gpt2-bf16 models/gpt2.model bf16 16384 "$small" B=3 T=5
+same dropout models/chargpt.model fp16 16384 "-D C=64 -D L=1 -D V=33 -D rate=0.2" B=3 T=5
+same long-rows models/gpt2.model bf16 131072 \
+    "-D C=64 -D V=40001 -D H=4 -D L=1 -D Tmax=16 --head-rows=3" B=1 T=3 rows=3
+same across tests/run/across.model fp32 16384 "" B=5 T=5
+same outputs tests/run/outputs.model fp32 16384 "" B=5
+
+# counts KERNEL: the least that the simulator counts is what gradcc says, to 100 bytes
+counts() {
+    local here there
+    here=$("$g" --target=cuda --precision=bf16 $small --explain=traffic --dims B=3 --dims T=5 \
+        models/gpt2.model 2> /dev/null | awk -v k="k$1" '$1 == k { printf "%d", $6 * 1e6 + .5 }')
+    there=$(awk -v k="g$1" '$1 == k { print $5 }' "$work/gpt2-bf16/traffic.txt")
+    if [ -n "$here" ] && [ -n "$there" ] && [ $((here - there)) -le 100 ] &&
+        [ $((there - here)) -le 100 ]; then
+        ok "counts-$1"
+    else
+        bad "counts-$1" "gradcc says $here bytes, the simulator counts $there"
+    fi
+}
+counts 8_h_mlp_hidden
+counts 10_x
+counts 31_d_wpe
+exit 0
