@@ -204,12 +204,12 @@ g7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, const float *r
         }
         rt_store(d_h_lin + ib*C + at, d_h_lin_out);
     }
-    __shared__ float all[128];
-    rt_add_warps<1, 4>(all, sums, 128);
+    __shared__ float all[132];
+    rt_add_warps<1, 4>(all, sums);
     for (int column = (int)threadIdx.x; column < 128; column += 256) {
         if (first + column < C)
-            d_h_lin_bias[first + column] = add ? d_h_lin_bias[first + column] + all[column] :
-                    all[column];
+            d_h_lin_bias[first + column] = add ? d_h_lin_bias[first + column] +
+                    all[rt_sum_at<4>(column)] : all[rt_sum_at<4>(column)];
     }
 }
 
@@ -312,10 +312,11 @@ g10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, const float *restr
             rt_store(d_z + ib*C + at, d_z_out);
         }
     }
-    __shared__ float all[C];
-    rt_add_warps<1, 4>(all, sums, C);
+    __shared__ float all[132];
+    rt_add_warps<1, 4>(all, sums);
     for (int column = (int)threadIdx.x; column < C; column += 128) {
-        d_h_norm_weight[column] = add ? d_h_norm_weight[column] + all[column] : all[column];
+        d_h_norm_weight[column] = add ? d_h_norm_weight[column] + all[rt_sum_at<4>(column)] :
+                all[rt_sum_at<4>(column)];
     }
 }
 

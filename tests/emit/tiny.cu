@@ -192,11 +192,12 @@ g3_d_h_a(float *restrict d_h_a, float *restrict d_b, const float *restrict loss_
         }
         rt_store(d_h_a + ib*O + at, d_h_a_out);
     }
-    __shared__ float all[64];
-    rt_add_warps<1, 2>(all, sums, 64);
+    __shared__ float all[66];
+    rt_add_warps<1, 2>(all, sums);
     for (int column = (int)threadIdx.x; column < 64; column += 256) {
         if (first + column < O)
-            d_b[first + column] = add ? d_b[first + column] + all[column] : all[column];
+            d_b[first + column] = add ? d_b[first + column] + all[rt_sum_at<2>(column)] :
+                    all[rt_sum_at<2>(column)];
     }
 }
 
