@@ -51,5 +51,6 @@ typedef struct {
 } UpdateLaunch;
 enum { UPDATE_LAUNCHES_MAX = 3 };
 int explain_update(Emitter *e, const int64_t *dims, UpdateLaunch to[UPDATE_LAUNCHES_MAX]);
+double explain_update_launches(const Program *p, const int64_t *dims); /* of all of them */
 
 #endif

@@ -201,7 +201,7 @@ static void write_update(Traffic *t, Text *out, double *bytes)
     }
 }
 
-static void write_launches(Text *out, const Rows *rows, double micro_steps)
+static void write_launches(const Traffic *t, Text *out, const Rows *rows, double micro_steps)
 {
     double maps = 0, second = 0, products = 0, attention = 0, scatters = 0;
     for (int i = 0; i < rows->len; i++) {
@@ -216,11 +216,14 @@ static void write_launches(Text *out, const Rows *rows, double micro_steps)
     text_add(out,
              "\nIn a micro-step %.0f launches of these kernels and %.0f that add their partial "
              "sums; %.0f products,\n%.0f calls of attention, %.0f of scatter: %.0f in all. An "
-             "update has %.0f micro-step%s and, behind them,\nnorm, clipping and the update of the "
-             "parameters.\n",
+             "update has %.0f micro-step%s and, behind them,\n%.0f launches for norm, clipping and "
+             "the update of the parameters%s.\n",
              maps, second, products, attention, scatters,
              maps + second + products + attention + scatters, micro_steps,
-             micro_steps == 1 ? "" : "s");
+             micro_steps == 1 ? "" : "s", explain_update_launches(t->kp->program, t->dims),
+             t->kp->program->train.optimizer == OPT_RULE
+                 ? ""
+                 : "; what that moves is not counted above");
 }
 
 static void write_table(Traffic *t, Text *out, const Rows *rows, double micro_steps)
@@ -273,5 +276,5 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
              p->name, sizes.at);
     add_steps(&t, &rows, &kp->train->steps, 1);
     write_table(&t, out, &rows, micro_steps);
-    write_launches(out, &rows, micro_steps);
+    write_launches(&t, out, &rows, micro_steps);
 }

@@ -60,6 +60,26 @@ static int buffers_read(const Program *p)
     return n;
 }
 
+/* As runtime/cuda queues them: lamb.cu, adafactor.cu, muon.cu. */
+double explain_update_launches(const Program *p, const int64_t *dims)
+{
+    double matrices = 0;
+    const int norm = 1 + (p->train.clip_value > 0);
+    for (int i = 0; i < p->params.len; i++) {
+        const Param *q = &p->params.at[i];
+        const int64_t one = dim_eval(type_elems(p->dims, q->type), dims);
+        if (program_is_muon(p, q) && one > 0)
+            matrices += (double)repeats_updated(
+                p, q, dim_eval(type_elems(p->dims, q->stacked), dims) / one);
+    }
+    switch (p->train.optimizer) {
+    case OPT_LAMB: return norm + 3;
+    case OPT_ADAFACTOR: return norm + 7;
+    case OPT_MUON: return norm + 23 * matrices + 1;
+    default: return norm + 1;
+    }
+}
+
 int explain_update(Emitter *e, const int64_t *dims, UpdateLaunch to[UPDATE_LAUNCHES_MAX])
 {
     const Program *p = e->p;

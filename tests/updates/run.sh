@@ -66,3 +66,20 @@ moves moves-fp32 '497.8 3484.3'
 moves moves-bf16 '497.8 3733.2' --precision=bf16
 moves moves-average '497.8 995.5 4479.8' -D ema=0.99 -D clip_value=1
 moves moves-sgd '497.8 1493.3' -D 'optimizer=sgd(lr: 0.1)'
+
+# launches NAME [gradcc options]: as many as --explain=traffic says, counted in a program made above;
+# 15 of the 23 that a matrix of Muon takes are products
+launches() {
+    local name=$1 said took; shift
+    said=$("$GRADCC" --explain=traffic --target=cuda "$@" "$here/net.model" |
+        sed -n 's/^\([0-9]*\) launches for norm, clipping and the update.*/\1/p')
+    CUDASIM_TRAFFIC=$name.traffic ./"$name.g" --out none > log 2>&1
+    took=$(awk '$1 ~ /^g_(norm|clip_value|lamb|adafactor|muon|net_update)/ { n += $2 }
+        $1 ~ /^g_muon_momentum/ { n += 15 * $2 } END { print n / 6 }' "$name.traffic")
+    [ -n "$said" ] && [ "$said" = "$took" ] && echo "ok updates/$name-launches" ||
+        echo "not ok updates/$name-launches: $took, said are $said"
+}
+launches sgd-clip-value -D clip_value=0.01 -D 'optimizer=sgd(lr: 0.1, momentum: 0.9, nesterov: true)'
+launches lamb-bf16 --precision=bf16 -D 'optimizer=lamb(lr: 0.02)'
+launches adafactor -D 'optimizer=adafactor(lr: 0.05)'
+launches muon-fp64 --precision=fp64 -D 'optimizer=muon(lr: 0.05, adamw_factor: 0.2, except: "head.*")'
