@@ -89,5 +89,3 @@ const char *rt_lt_version(void)
     snprintf(text, sizeof text, "%d.%d.%d", LT_VERSION(version));
     return text;
 }
-
-void rt_products_probe(void) { (void)rt_lt(); }

@@ -12,9 +12,6 @@
 
 /* ---- for the runtime ------------------------------------------------------------------------- */
 
-/* The library is there and new enough; else the program ends with a message. */
-void rt_products_probe(void);
-
 typedef struct {
     RtStream *stream; /* plans are timed on it */
     void *room;       /* RtRooms.device bytes, aligned to RT_DEVICE_ALIGN */
@@ -31,7 +28,6 @@ void rt_products_close(void);
 /* Of n parameters at p there is a copy in 16 bits at p16: a bias of a product is taken from there.
    n 0: there is none. */
 void rt_products_copy(const float *p, const uint16_t *p16, RtType type, ptrdiff_t n);
-const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache, 0.4 s" */
 
 /* ---- matmul.cu: what a product is, to a library ---------------------------------------------- */
 

@@ -547,7 +547,7 @@ void rt_products_take(const char *plans)
     taken = plans ? rt_printf("%s", plans) : NULL;
 }
 
-const char *rt_products_line(void) { return at.line; }
+const char *rt_products_line(void) { return *at.line ? at.line : NULL; }
 
 const char *rt_products_text(void)
 {

@@ -5,6 +5,7 @@
  * queued behind it changes nothing (RtCounters.halted) and is queued anew later, and the step
  * itself runs once more, held, so that its gradient is there to be looked at.
  */
+#include "cuda/matmul.h"
 #include "cuda/queue.h"
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -23,6 +24,10 @@ void rt_step_open(RtRun *run)
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
         q->result[k] = (RtResult *)rt_place_alloc(sizeof(RtResult), "a step");
     rt_inputs_open(run);
+    const RtModel *m = run->model;
+    const bool copied = run->p16 && m->n_halves == 0;
+    rt_products_copy((const float *)run->p, (const uint16_t *)run->p16, m->compute,
+                     copied ? m->n_elems : 0);
 }
 
 void rt_step_close(RtRun *run)
@@ -32,6 +37,7 @@ void rt_step_close(RtRun *run)
     rt_stream_wait(&rt_device()->copy);
     rt_graphs_close(q);
     rt_inputs_close(run);
+    rt_products_copy(NULL, NULL, RT_F32, 0);
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
         rt_place_free(q->result[k]);
     rt_place_free(q->counters);

@@ -86,6 +86,33 @@ refused failure "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED" sizes \
     CUDASIM_FAIL=cublasLtMatmul:2:CUBLAS_STATUS_EXECUTION_FAILED
 refused launch "cudaErrorLaunchFailure" sizes RT_MATMUL=plain CUDASIM_FAIL=launch:3:cudaErrorLaunchFailure
 
+# A run that was stopped goes on with the algorithms of its checkpoint, to the same bits.
+resume() {
+    local program=$work/digits out changed
+    local options="--data $root/models/digits.csv.gz --batch 16 --eval 0 --decay-steps 6"
+    export CI=1 RT_CUDA_TUNE=on RT_CUDA_CACHE=none
+    if ! "${GRADCC:-$BUILD/gradcc}" --target=cuda --emit=cuda --precision=bf16 \
+             $root/models/digits_mlp.model -o "$program.cu" > "$program.log" 2>&1 ||
+       ! ../cudasim/cc.sh --runtime -w -o "$program" "$program.cu" >> "$program.log" 2>&1; then
+        echo "not ok cuda/products/resume: digits_mlp does not compile: $(grep -m1 error "$program.log")"
+        return
+    fi
+    # shellcheck disable=SC2086
+    "$program" $options --steps 6 --out "$work/whole" > "$work/whole.txt" 2>&1 &&
+        "$program" $options --steps 3 --out "$work/parts" > "$work/parts.txt" 2>&1 &&
+        out=$("$program" $options --steps 6 --out "$work/parts" --resume auto 2>&1) &&
+        changed=$(CUDASIM_ARCH=80 "$program" $options --steps 7 --out "$work/parts" --resume auto 2>&1)
+    if ! cmp -s "$work"/{whole,parts}/step-00000006/model.safetensors; then
+        echo "not ok cuda/products/resume: other parameters after 6 updates"
+    elif ! grep -q "^products cuBLASLt [0-9.]*: 5 shapes, 5 as before" <<< "$out"; then
+        echo "not ok cuda/products/resume: $(grep '^products' <<< "$out")"
+    else echo "ok cuda/products/resume"; fi
+    if grep -q "products of the checkpoint are of another GPU or library" <<< "$changed"
+    then echo "ok cuda/products/resume-other-gpu"
+    else echo "not ok cuda/products/resume-other-gpu: $(tail -n 1 <<< "$changed")"; fi
+}
+(resume)
+
 if [ -z "$NVCC" ]; then
     echo "skip cuda/products/real: no CUDA toolkit here (nvcc)"
 # shellcheck disable=SC2086
