@@ -96,10 +96,19 @@ template <int ROWS, int P>
 static __device__ __forceinline__ void tile_load(uint16_t *tile, TileRows from, ptrdiff_t first)
 {
     constexpr int pieces = P / TILE_PIECE, rows_at_once = TILE_THREADS / pieces;
-    static_assert(ROWS % rows_at_once == 0, "a tile is loaded by whole blocks");
+    static_assert(ROWS % rows_at_once == 0 && rows_at_once % 8 == 0, "rows of the same places");
     const int piece = (int)threadIdx.x % pieces, row = (int)threadIdx.x / pieces;
     const int left = from.depth - piece * TILE_PIECE;
     const uint16_t *at = from.at + (first + row) * from.step + piece * TILE_PIECE;
+    if (from.whole && from.depth == P && first + ROWS <= from.rows) { /* most tiles */
+        uint16_t *const to = tile + tile_at<P>(row, piece);
+#pragma unroll(P > 64 ? 1 : ROWS)
+        for (int r = 0; r < ROWS; r += rows_at_once) {
+            rt_cp_async_16(to + r * P, at, true);
+            at += rows_at_once * from.step;
+        }
+        return;
+    }
     if (from.whole) {
 #pragma unroll 1
         for (int r = 0; r < ROWS; r += rows_at_once) {
