@@ -63,8 +63,6 @@ static __device__ __forceinline__ void score_gradient(float dp[M][N][4], const f
                                                       int more, int left)
 {
     const int column = (int)threadIdx.x % 4 * 2;
-    const bool masked = min(first, left) < 8 * N;
-    first += (int)threadIdx.x % 32 / 4 * more;
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
@@ -73,10 +71,18 @@ static __device__ __forceinline__ void score_gradient(float dp[M][N][4], const f
             for (int i = 0; i < 4; i++) {
                 const float p = rt_exp2_fast(fmaf(s[m][n][i], scale, -w->lse[m][i / 2]));
                 dp[m][n][i] = p * (dp[m][n][i] - w->delta[m][i / 2]);
-                if (masked
-                    && 8 * n + column + i % 2 >= min(left, first + (16 * m + i / 2 * 8) * more))
-                    dp[m][n][i] = 0;
             }
+    if (min(first, left) >= 8 * N)
+        return;
+    first += (int)threadIdx.x % 32 / 4 * more;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (8 * n + column + i % 2 >= min(left, first + (16 * m + i / 2 * 8) * more))
+                    dp[m][n][i] = 0;
 }
 
 /* One step of N*8 keys, at their place in the tiles k and v. */
@@ -172,7 +178,6 @@ static __device__ __forceinline__ void weigh(float s[M][N][4], const float *lse,
                                              bool causal, int ahead)
 {
     const int column = (int)threadIdx.x % 4 * 2, group = (int)threadIdx.x % 32 / 4;
-    const bool masked = causal && ahead < 16 * M - 1;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const float2 l = *(const float2 *)(lse + 8 * n + column);
@@ -180,12 +185,20 @@ static __device__ __forceinline__ void weigh(float s[M][N][4], const float *lse,
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 4; i++)
                 s[m][n][i] = rt_exp2_fast(fmaf(s[m][n][i], scale, below[i % 2]));
-                if (masked && ahead + 8 * n + column + i % 2 < 16 * m + i / 2 * 8 + group)
-                    s[m][n][i] = 0;
-            }
     }
+    if (!causal || ahead >= 16 * M - 1)
+        return;
+    ahead += column - group;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (ahead + 8 * n + i % 2 < 16 * m + i / 2 * 8)
+                    s[m][n][i] = 0;
 }
 
 /* One step of N*8 queries, at their place in the tiles q and d_y. */
