@@ -232,6 +232,7 @@ bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim
                 "%s: %s: a grid of %u x %u x %u blocks is larger than a GPU takes\nhint: smaller "
                 "sizes, or more micro-steps (--accumulate N)",
                 line, kernel, grid.x, grid.y, grid.z);
+    rt_profile_begin(stream);
     return true;
 }
 
@@ -239,6 +240,8 @@ void rt_launch_end(RtStream *stream, const char *kernel)
 {
     char call[192];
     cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess)
+        rt_profile_end(stream, kernel);
     if (error == cudaSuccess && stream->device->sync)
         error = cudaStreamSynchronize(stream->at);
     if (error == cudaSuccess)

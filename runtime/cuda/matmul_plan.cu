@@ -366,6 +366,7 @@ void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void
         rt_product_rows(c, bias, q, stream);
     else if (bias && !rt_plan_set_bias(plan, bias))
         rt_product_lt(CUBLAS_STATUS_INVALID_VALUE, "cublasLtMatmulDescSetAttribute", q, stream);
+    rt_profile_begin(stream);
     rt_product_lt(rt_plan_call(plan, &plan->algo, c, a, b, add || (bias && plan->rows), stream),
                   "cublasLtMatmul", q, stream);
     rt_launch_end(stream, "cublasLtMatmul");

@@ -18,7 +18,7 @@ void rt_step_open(RtRun *run)
     run->state->queue = q;
     q->micro = -1;
     rt_device()->tf32 = run->state->opt->tf32;
-    q->graphs = !(graphs && strcmp(graphs, "0") == 0) && !rt_device()->sync;
+    q->graphs = !(graphs && strcmp(graphs, "0") == 0) && !rt_device()->sync && !rt_profile_open();
     q->twin = (RtStep *)rt_place_alloc(sizeof *q->twin, "a step");
     q->counters = (RtCounters *)rt_place_alloc(sizeof *q->counters, "a step");
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
@@ -35,6 +35,7 @@ void rt_step_close(RtRun *run)
     RtQueue *q = run->state->queue;
     rt_stream_wait(run->stream);
     rt_stream_wait(&rt_device()->copy);
+    rt_profile_write();
     rt_graphs_close(q);
     rt_inputs_close(run);
     rt_products_copy(NULL, NULL, RT_F32, 0);
@@ -53,7 +54,9 @@ static void queue_step(RtRun *run, bool hold)
     RtQueue *q = run->state->queue;
     RtQueued *slot = &q->slot[q->next];
     q->hold = slot->held = hold;
+    rt_profile_update(true);
     run->model->step(run, &slot->step);
+    rt_profile_update(false);
     q->hold = false;
     q->next = (q->next + 1) % RT_STEPS_QUEUED;
     q->queued++;

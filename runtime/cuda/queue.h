@@ -80,6 +80,11 @@ void rt_twin_begin(RtRun *run, const RtStep *s, bool hold);
 /* rooms.cu: what rt_rooms_open took is not needed by this run any more. */
 void rt_rooms_leave(void);
 
+/* profile.cu: is there a file to write; an update is queued between begin and not begin. */
+bool rt_profile_open(void);
+void rt_profile_update(bool begin);
+void rt_profile_write(void);
+
 /* graph.cu */
 void rt_graphs_close(RtQueue *q);
 

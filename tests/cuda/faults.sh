@@ -124,6 +124,21 @@ if build half --precision=fp16; then
     else bad loss-scale "other scales than on a CPU: $(scales half-ahead | tail -n 2)"; fi
 fi
 
+# ---- a signal, while the next step is queued ---------------------------------------------------
+
+more="--decay-steps 100000"
+# shellcheck disable=SC2086
+timeout 100 ./digits.gpu $data $more --steps 100000 --out signal > signal.out 2>&1 & running=$!
+for _ in $(seq 50); do grep -q '"train/loss"' signal/metrics.jsonl 2> /dev/null && break; sleep 0.2; done
+kill -TERM $running; wait $running; code=$?
+at=$(find signal -name 'step-*' | sed 's/.*step-0*//')
+if [ $code -eq 75 ] && [ -n "$at" ] && ./digits.gpu --data "$root/models/digits.csv.gz" --out signal \
+        --resume auto --steps $((at + 2)) > signal-on.out 2>&1 &&
+   # shellcheck disable=SC2086
+   ./digits.gpu $data $more --steps $((at + 2)) --out straight > straight.out 2>&1 &&
+   cmp -s {signal,straight}/step-"$(printf %08d $((at + 2)))"/model.safetensors; then ok signal
+else bad signal "exit code $code, stopped at step '$at'"; fi
+
 # ---- a program without main --------------------------------------------------------------------
 
 if "$root/tests/cudasim/cc.sh" --runtime -w -DRT_LIBRARY -o two "$here/two_runs.cc" digits.cu >&2 &&
@@ -143,6 +158,11 @@ else bad trace "$(diff trace.cpu trace.gpu | head -n 3 | tr '\n' ' ')"; fi
 ./digits.gpu $data --steps 4 --out planned > planned.out 2>&1
 if grep -q '^device .*as planned$' planned.out && ! grep -q 'more than planned' planned.out; then ok memory-as-planned
 else bad memory-as-planned "$(grep -E '^(memory|device) ' planned.out | tr '\n' ' ')"; fi
+# shellcheck disable=SC2086
+RT_CUDA_PROFILE=$PWD/profile.txt ./digits.gpu $data --steps 4 --out none > profile.out 2>&1
+if grep -q '^4 updates, the first left out' profile.txt && grep -q "$kernel, digits_mlp.model:12" profile.txt &&
+   grep -q 'cublasLtMatmul, digits_mlp.model:13' profile.txt; then ok profile
+else bad profile "$(head -n 3 profile.txt profile.out 2>&1 | tr '\n' ' ')"; fi
 # An update needs no more of the host than a step that is queued: late streams find missing events.
 for way in late early 3 11; do
     # shellcheck disable=SC2086
