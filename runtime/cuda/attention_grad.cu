@@ -14,38 +14,48 @@
 
 /* ---- d_q ------------------------------------------------------------------------------------- */
 
+/* sum + the products of two pairs of values. */
+template <class Half>
+static __device__ __forceinline__ float product(uint32_t a, uint32_t b, float sum)
+{
+    return fmaf(Half::high(a), Half::high(b), fmaf(Half::low(a), Half::low(b), sum));
+}
+
 /* delta = sum of y d_y for each query of a warp, into shared memory and, for the second kernel,
    into that of the device. */
 template <class Half, int P, int M>
 static __device__ __forceinline__ void sum_delta(float *shared, float *delta, TileRows y,
                                                  TileRows d_y, ptrdiff_t t0, int row)
 {
-    constexpr int pieces = P / TILE_PIECE;
+    constexpr int pieces = P / TILE_PIECE, at_once = 32 / pieces, times = 16 * M / at_once;
     const int lane = (int)threadIdx.x % 32, piece = lane % pieces;
     const int left = y.depth - piece * TILE_PIECE;
-#pragma unroll 1
-    for (int r = row + lane / pieces; r < row + 16 * M; r += 32 / pieces) {
-        const ptrdiff_t t = t0 + r;
-        const bool live = t < y.rows && left > 0;
+    uint4 a[times], b[times]; /* all are on their way before the first is waited for */
+    row += lane / pieces;
+#pragma unroll
+    for (int i = 0; i < times; i++) {
+        const ptrdiff_t t = t0 + row + i * at_once;
         const uint16_t *at_y = y.at + t * y.step + piece * TILE_PIECE;
         const uint16_t *at_d = d_y.at + t * d_y.step + piece * TILE_PIECE;
-        const uint4 a = !live     ? make_uint4(0, 0, 0, 0)
-                        : y.whole ? *(const uint4 *)at_y
-                                  : tile_gather(at_y, left);
-        const uint4 b = !live     ? make_uint4(0, 0, 0, 0)
-                        : y.whole ? *(const uint4 *)at_d
-                                  : tile_gather(at_d, left);
-        float sum = Half::low(a.x) * Half::low(b.x) + Half::high(a.x) * Half::high(b.x);
-        sum += Half::low(a.y) * Half::low(b.y) + Half::high(a.y) * Half::high(b.y);
-        sum += Half::low(a.z) * Half::low(b.z) + Half::high(a.z) * Half::high(b.z);
-        sum += Half::low(a.w) * Half::low(b.w) + Half::high(a.w) * Half::high(b.w);
+        a[i] = b[i] = make_uint4(0, 0, 0, 0);
+        if (t < y.rows && left > 0) {
+            a[i] = y.whole ? *(const uint4 *)at_y : tile_gather(at_y, left);
+            b[i] = y.whole ? *(const uint4 *)at_d : tile_gather(at_d, left);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < times; i++) {
+        float sum = product<Half>(a[i].x, b[i].x, 0);
+        sum = product<Half>(a[i].y, b[i].y, sum);
+        sum = product<Half>(a[i].z, b[i].z, sum);
+        sum = product<Half>(a[i].w, b[i].w, sum);
 #pragma unroll
         for (int step = 1; step < pieces; step *= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, step);
         if (piece == 0) {
-            shared[r] = sum;
-            if (t < y.rows)
-                delta[t] = sum;
+            shared[row + i * at_once] = sum;
+            if (t0 + row + i * at_once < y.rows)
+                delta[t0 + row + i * at_once] = sum;
         }
     }
     __syncwarp();
