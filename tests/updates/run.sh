@@ -54,6 +54,15 @@ program lamb-bf16 3e-2 --precision=bf16 -D 'optimizer=lamb(lr: 0.02)'
 program adafactor 1e-4 -D 'optimizer=adafactor(lr: 0.05)'
 program muon-fp64 1e-8 --precision=fp64 -D 'optimizer=muon(lr: 0.05, adamw_factor: 0.2, except: "head.*")'
 
+# Updates that are not finite are left out on both, and the loss scale follows.
+for t in c g; do
+    ./rmsprop-fp16.$t --out skips.$t --loss-scale 1e8 --steps 24 --scale-interval 2 > skips.log.$t 2>&1
+done
+skipped=$(grep '^skipped  [1-9]' skips.log.c)
+said=$(python3 "$here/compare.py" skips.[cg]/step-00000024 3e-2 2>&1) && [ -n "$skipped" ] &&
+    [ "$skipped" = "$(grep '^skipped' skips.log.g)" ] && echo "ok updates/skips ($skipped; $said)" ||
+    echo "not ok updates/skips: $said; $(cat skips.log.[cg] | grep skipped)"
+
 # --explain=traffic has what these launches move of the 124.4 million parameters of GPT-2: 4 bytes for
 # the norm, 28 by AdamW, 30 with a copy in 16 bits, 8 more with an average of the weights.
 moves() {
