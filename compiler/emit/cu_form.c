@@ -8,13 +8,13 @@
 
 enum {
     SHORT = 8,            /* a row that one thread does */
-    WARP_ROW = 2048,      /* the longest that a warp does */
+    WARP_ROW = 1280,      /* the longest that a warp does */
     LONG_ROW = 8192,      /* from here on a block of 1024 threads does a row */
     FLAT_LEAST = 256,     /* rows without phases: of these lengths, a warp each */
     FLAT_MOST = 4096,     /* ... shorter and longer ones: a thread per vector */
     KEPT = 64,            /* registers for what is kept of a row */
     KEPT_BY_1024 = 16,    /* ... where a block has 1024 threads */
-    SUMS = 128,           /* registers for sums of columns */
+    SUMS = 140,           /* registers for sums of columns and what is kept beside them */
     BLOCK_SUMS = 64,      /* ... of a block of threads */
     SHARED = 160 * 1024,  /* bytes for kept rows: less than 163 KiB, which sm_80 has */
     PARTS = 264,          /* blocks that share a sum: two for each of 132 multiprocessors */
@@ -312,7 +312,7 @@ static void choose_keep(const Kernel *k, CuForm *f)
 {
     int64_t n;
     const int lanes = cu_row_lanes(f);
-    f->count = 0;
+    f->count = f->kept = 0;
     f->keep = CU_AGAIN;
     if (!dim_value(k->axis[k->n_axes - 1], &n) || n <= 0 || f->team == CU_THREAD)
         return;
@@ -322,6 +322,7 @@ static void choose_keep(const Kernel *k, CuForm *f)
     const int64_t bytes = kept_bytes(k, f, n);
     if (count * f->vector <= KEPT && bytes / lanes / 4 <= room) {
         f->count = (int)count;
+        f->kept = (int)(bytes / lanes / 4);
         f->whole = count * lanes * f->vector == n;
     } else if (f->team == CU_BLOCK && bytes > 0 && bytes <= SHARED) {
         f->keep = CU_SHARED;
@@ -339,6 +340,15 @@ static int parts_of(int64_t items, int64_t least, int most)
     return n < FEW_PARTS ? 1 : n > most ? most : (int)n;
 }
 
+/* Of a block that does a row: one for each of its vectors, if these are few. */
+static int block_threads(const Kernel *k, const CuForm *f)
+{
+    int64_t n;
+    if (!dim_value(k->axis[k->n_axes - 1], &n) || n > 512 * f->vector)
+        return 256;
+    return (int)((n + f->vector * 32 - 1) / (f->vector * 32) * 32);
+}
+
 /* Warps do rows of middle length, blocks longer ones. */
 static void choose_team(const Kernel *k, CuForm *f, int64_t rows, int64_t row)
 {
@@ -349,7 +359,7 @@ static void choose_team(const Kernel *k, CuForm *f, int64_t rows, int64_t row)
     f->threads = f->team == CU_THREAD          ? 128
                  : f->team == CU_WARP          ? 256
                  : row > LONG_ROW || rows == 1 ? 1024
-                                               : 256;
+                                               : block_threads(k, f);
     if (f->team == CU_THREAD)
         f->vector = 1;
 }
@@ -361,11 +371,11 @@ static void form_rows(KernelProgram *kp, const Kernel *k, CuForm *f, int64_t row
     choose_team(k, f, rows, row);
     choose_keep(k, f);
     if (f->columns > 0 && f->team == CU_WARP) {
-        if (f->count == 0 || f->count * f->vector * f->columns > SUMS) {
+        f->threads = 128;
+        if (f->count == 0 || f->count * f->vector * f->columns + f->kept > SUMS) {
             f->team = CU_BLOCK;
+            f->threads = block_threads(k, f);
             choose_keep(k, f);
-        } else {
-            f->threads = 128;
         }
     }
     if (f->columns > 0 && f->team == CU_BLOCK)
@@ -377,7 +387,10 @@ static void form_rows(KernelProgram *kp, const Kernel *k, CuForm *f, int64_t row
     }
     const int teams = f->threads / cu_row_lanes(f);
     if (f->columns + f->totals > 0)
-        f->parts = parts_of(rows, 2 * teams, f->team == CU_WARP ? ROW_PARTS : PARTS);
+        f->parts = parts_of(rows, 2 * teams,
+                            f->team == CU_WARP ? ROW_PARTS
+                            : f->threads > 256 ? PARTS
+                                               : COLUMN_BLOCKS);
     if (f->in_work && f->parts == 1)
         f->parts = FEW_PARTS;
 }

@@ -28,6 +28,7 @@ typedef struct {
     int count;    /* ROWS: vectors of a row that each thread has; 0: a loop */
     bool whole;   /* ... and they are just the row */
     CuKeep keep;  /* ROWS of several phases */
+    int kept;     /* ... registers of a lane for that */
     int shared;   /* bytes of shared memory for rows that are kept */
     int parts;    /* ranges of rows or elements, a block each; 0: no sums over them */
     int columns;  /* effects that sum columns, and */

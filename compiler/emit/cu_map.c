@@ -622,8 +622,8 @@ void cu_map(CudaWriter *c)
         write_rows(&x);
     write_second_stage(&x);
     c->block = emit_format(e, "%d", x.f.threads);
-    if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0 && x.f.columns == 0)
-        c->bounds = "256, 3"; /* room in registers for what is kept */
+    if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0) /* room for what is kept */
+        c->bounds = x.f.columns ? "128, 2" : x.f.kept > 24 ? "256, 2" : "256, 3";
     c->comment = launch_comment(&x);
 }
 

@@ -12,8 +12,9 @@ SIZE = {'float': 4, 'double': 8, 'int32_t': 4, 'rt_bf16': 2, 'rt_f16': 2, 'bool'
 
 
 def cut(text):
-    """Sections 1 to 4, without the memory map's functions."""
-    return text[:re.search(r'^/\* ---- 5 forward', text, re.M).start()]
+    """Sections 1 to 4."""
+    part = text[:re.search(r'^/\* ---- 5 forward', text, re.M).start()]
+    return part + ('}\n' if re.search(r'^namespace \{', part, re.M) else '')
 
 
 def functions(text):
