@@ -248,7 +248,7 @@ static void k9_d_h_lin_weight(float *restrict d_h_lin_weight, const float *restr
  * where d_h_norm_rstd = sum over C of d_h_norm_y * h_norm_weight * h_norm_centred
  * stack.model:8   gradient of k2
  * grid 1, block 128: a warp per row, a lane has 1 times 4 elements, a range of rows per block */
-static __global__ void __launch_bounds__(128)
+static __global__ void __launch_bounds__(128, 2)
 g10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, const float *restrict d_h_norm_y,
         const float *restrict z, const float *restrict h_norm_mu, const float *restrict h_norm_rstd,
         const float *restrict h_norm_weight, bool add, ptrdiff_t B)
