@@ -154,7 +154,7 @@ RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in,
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-static bool is_plain(void)
+bool rt_product_is_plain(void)
 {
     static int plain = -1;
     if (plain < 0) {
@@ -172,7 +172,7 @@ static void product_one(void *c, const void *a, const void *b, const RtMatmul *p
             rt_product_rows(c, p->bias, q, stream);
         return;
     }
-    RtPlan *plan = is_plain() ? NULL : rt_plan_find(q, stream);
+    RtPlan *plan = rt_product_is_plain() ? NULL : rt_plan_find(q, stream);
     if (!plan || !plan->op)
         rt_product_plain(c, a, b, p->bias, p->add, q, stream);
     else

@@ -49,6 +49,7 @@ enum { RT_PRODUCT_TEXT = 256 };
 /* "bf16 -> fp32, a[768,65536]' @ b[65536,50257]" */
 const char *rt_product_name(const RtProduct *q, char text[RT_PRODUCT_TEXT]);
 size_t rt_type_bytes(RtType type);
+bool rt_product_is_plain(void); /* RT_MATMUL=plain: own kernels, no library */
 
 /* ---- matmul_plan.cu: which algorithm computes it --------------------------------------------- */
 

@@ -231,9 +231,11 @@ static int algorithms(const RtPlan *plan, cublasLtMatmulHeuristicResult_t *found
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &a, sizeof a);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c);
-    if (rt_lt()->MatmulAlgoGetHeuristic(at.handle, plan->op, plan->b, plan->a, plan->c, plan->c,
-                                        at.preference, cap, found, &n))
+    const cublasStatus_t status = rt_lt()->MatmulAlgoGetHeuristic(
+        at.handle, plan->op, plan->b, plan->a, plan->c, plan->c, at.preference, cap, found, &n);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
         return 0;
+    rt_product_lt(status, "cublasLtMatmulAlgoGetHeuristic", &plan->key, NULL);
     for (int i = 0; i < n; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= at.work_bytes)
             found[good++] = found[i];
@@ -511,6 +513,10 @@ void rt_products_open(const RtProductsSetup *setup)
     room_cut(setup);
     if (noted.n == 0)
         return;
+    if (rt_product_is_plain()) {
+        (void)snprintf(at.line, sizeof at.line, "by plain kernels (RT_MATMUL=plain)");
+        return;
+    }
     if (!at.handle) {
         library_open();
         at.machine = machine_line();

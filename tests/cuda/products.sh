@@ -47,6 +47,7 @@ for test in sizes batches defaults; do
     run "$test" "ok $test" "$test"
     run "$test-plain" "ok $test" "$test" RT_MATMUL=plain
 done
+run no-library "by plain kernels" sizes RT_MATMUL=plain RT_CUBLASLT=/nowhere/libcublasLt.so
 run tf32 "fp32 by TF32" sizes RT_TEST_TF32=1
 run streams "ok sizes" sizes CUDASIM_STREAMS=early
 run stored "ok stored" stored
@@ -84,6 +85,8 @@ refused old "cuBLASLt is too old: version 1.12.0" sizes CUDASIM_CUBLASLT=old
 refused not-initialized "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED" sizes CUDASIM_CUBLASLT=missing
 refused failure "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED" sizes \
     CUDASIM_FAIL=cublasLtMatmul:2:CUBLAS_STATUS_EXECUTION_FAILED
+refused heuristic "cublasLtMatmulAlgoGetHeuristic: CUBLAS_STATUS_INTERNAL_ERROR" sizes \
+    CUDASIM_FAIL=cublasLtMatmulAlgoGetHeuristic:2:CUBLAS_STATUS_INTERNAL_ERROR
 refused launch "cudaErrorLaunchFailure" sizes RT_MATMUL=plain CUDASIM_FAIL=launch:3:cudaErrorLaunchFailure
 
 # A run that was stopped goes on with the algorithms of its checkpoint, to the same bits.
