@@ -145,6 +145,6 @@ bad = check('compiler', ['compiler/**/*.c', 'grammar/*.[ly]'],
             quotes(tests('cli/run.sh', 'memory/run.sh', 'ir/*.c')))
 bad += check('runtime', ['runtime/**/*.[ch]'], '',
              quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*', 'memory/run.sh', 'schedule/run.sh', 'replay/run.sh',
-                          'rules/run.sh')))
+                          'rules/run.sh', 'cuda/*.sh', 'cli/run.sh')))
 sys.exit(bad != 0)
 PY

@@ -94,6 +94,8 @@ expect cc-bug 70 'this is a bug of gradcc' "$work/y/bin/gradcc" "$t" -o "$work/t
 expect emit-cuda 0 '#include "rt_cuda.h"' "$g" --emit=cuda "$t"
 expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=c "$t"
 expect cuda-for-c 2 '--emit=cuda does not go with --target=c' "$g" --emit=cuda --target=c "$t"
+expect traffic-for-c 2 '--explain=traffic is about CUDA kernels: it goes with --target=cuda' \
+    "$g" --explain=traffic "$t"
 expect arch-for-c 2 '--cuda-arch goes with --target=cuda' "$g" --cuda-arch=native "$t"
 expect cc-for-cuda 2 '--cc goes with --target=c; for CUDA there are --nvcc and --cuda-arch' "$g" --emit=cuda --cc=gcc "$t"
 expect arch-old 2 'sm_75 is too old, programs need sm_80 or later' "$g" --target=cuda --cuda-arch=sm_80,sm_75 "$t"
@@ -191,6 +193,8 @@ else cat "$work/err" >&2; bad ir-both-ways "reading IR and printing it differ"; 
 # An executable.
 if "$g" "$t" -o "$work/tiny" 2> "$work/err" && "$work/tiny" --help > "$work/help" 2>&1 && [ -s "$work/help" ]
 then ok executable; else cat "$work/err" >&2; bad executable "it is not built or does not start"; fi
+expect gpu-option 2 '--device: tiny was compiled for processors' "$work/tiny" --device 0
+expect gpu-option-hint 2 'hint: for GPUs compile again: gradcc --target=cuda' "$work/tiny" --device 0
 
 # Indexes that are proven to be inside their table.
 cat > "$work/indexes.model" <<'MODEL'
