@@ -197,20 +197,21 @@ static __device__ __forceinline__ void forward(const AttentionHalf &x, const Att
         RT_LAUNCH(stream, stream->where, attention_##half##_##P,                                   \
                   rt_blocks(c.a.B *c.a.H *c.blocks, 1), TILE_THREADS, room, x, c);                 \
     }
+DEFINE_FORWARD(bf16, Bf16, 32, 64, true)
 DEFINE_FORWARD(bf16, Bf16, 64, 64, true)
 DEFINE_FORWARD(bf16, Bf16, 128, 32, false)
+DEFINE_FORWARD(f16, F16, 32, 64, true)
 DEFINE_FORWARD(f16, F16, 64, 64, true)
 DEFINE_FORWARD(f16, F16, 128, 32, false)
 
 void rt_attention_half_forward(RtType type, AttentionHalf x, AttentionCall c, RtStream *stream)
 {
-    const bool wide = c.a.D > 64 || c.a.E > 64;
-    if (type == RT_BF16 && wide)
-        forward_bf16_128(x, c, stream);
-    else if (type == RT_BF16)
-        forward_bf16_64(x, c, stream);
-    else if (wide)
-        forward_f16_128(x, c, stream);
+    const ptrdiff_t width = rt_max(c.a.D, c.a.E);
+    const bool bf16 = type == RT_BF16;
+    if (width <= 32)
+        bf16 ? forward_bf16_32(x, c, stream) : forward_f16_32(x, c, stream);
+    else if (width <= 64)
+        bf16 ? forward_bf16_64(x, c, stream) : forward_f16_64(x, c, stream);
     else
-        forward_f16_64(x, c, stream);
+        bf16 ? forward_bf16_128(x, c, stream) : forward_f16_128(x, c, stream);
 }

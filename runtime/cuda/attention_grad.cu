@@ -336,20 +336,21 @@ static __device__ __forceinline__ void grad_kv(const AttentionHalf &x, const Att
         RT_LAUNCH(stream, stream->where, attention_grad_kv_##half##_##P,                           \
                   rt_blocks(c.a.B *c.a.H *c.blocks, 1), TILE_THREADS, room_kv, x, c);              \
     }
+DEFINE_GRAD(bf16, Bf16, 32, 2, 64, 64)
 DEFINE_GRAD(bf16, Bf16, 64, 2, 64, 64)
 DEFINE_GRAD(bf16, Bf16, 128, 1, 32, 32)
+DEFINE_GRAD(f16, F16, 32, 2, 64, 64)
 DEFINE_GRAD(f16, F16, 64, 2, 64, 64)
 DEFINE_GRAD(f16, F16, 128, 1, 32, 32)
 
 void rt_attention_half_grad(RtType type, AttentionHalf x, AttentionCall c, RtStream *stream)
 {
-    const bool wide = c.a.D > 64 || c.a.E > 64;
-    if (type == RT_BF16 && wide)
-        grad_bf16_128(x, c, stream);
-    else if (type == RT_BF16)
-        grad_bf16_64(x, c, stream);
-    else if (wide)
-        grad_f16_128(x, c, stream);
+    const ptrdiff_t width = rt_max(c.a.D, c.a.E);
+    const bool bf16 = type == RT_BF16;
+    if (width <= 32)
+        bf16 ? grad_bf16_32(x, c, stream) : grad_f16_32(x, c, stream);
+    else if (width <= 64)
+        bf16 ? grad_bf16_64(x, c, stream) : grad_f16_64(x, c, stream);
     else
-        grad_f16_64(x, c, stream);
+        bf16 ? grad_bf16_128(x, c, stream) : grad_f16_128(x, c, stream);
 }

@@ -2,10 +2,10 @@
  *
  * In: rows of a head in 16 bits, any distance apart. Out: a tile of rows of P columns in shared
  * memory, fragments of it in registers, as rt_ptx.h describes them. The one idea: 16 bytes number c
- * of row r lie at place c ^ (r % 8) of that row, so that the 8 rows of a matrix that ldmatrix reads
- * lie in different banks, along a row and across. A tile is told by where it begins in the shared
- * memory of the block, at a multiple of 8 rows: the place of a fragment is then one exclusive or
- * with a constant.
+ * of row r lie at place c ^ (r % 8) of that row, or c ^ (r / 2 % 4) where a row has 4 places, so
+ * that the 8 rows of a matrix that ldmatrix reads lie in different banks, along a row and across. A
+ * tile is told by where it begins in the shared memory of the block, at a multiple of 8 rows: the
+ * place of a fragment is then one exclusive or with a constant.
  *
  * Device code only. A group of 4 lanes holds rows `group` and `group` + 8 of each 16; lane % 4 is
  * which two of every 8 columns.
@@ -76,7 +76,7 @@ typedef struct {
 /* Where 16 bytes number `piece` of a row lie in a tile. */
 template <int P> static __device__ __forceinline__ int tile_at(int row, int piece)
 {
-    return row * P + (piece ^ (row & 7)) * TILE_PIECE;
+    return row * P + (piece ^ (P > 32 ? row & 7 : row >> 1 & 3)) * TILE_PIECE;
 }
 
 /* Up to 8 values that do not lie as 16 bytes; zeros behind the last. */

@@ -84,5 +84,5 @@ fi
 # shellcheck disable=SC2086
 { run bf16; order bf16 packed fewer-keys narrow-values; run f64 $short; } &
 # shellcheck disable=SC2086
-{ run f32; order f32 odd; run f16 $short packed packed-128 wide-values; }
+{ run f32; order f32 odd; run f16 $short packed packed-32 packed-128 wide-values; }
 wait

@@ -112,6 +112,7 @@ typedef struct {
 static const Case cases[] = {
     { "packed", 2, 2, 140, 140, 64, 64, true, PACKED, 0, 1 },
     { "tiles", 1, 1, 300, 300, 64, 64, true, TOKENS, 0, 1 },
+    { "packed-32", 1, 2, 140, 140, 32, 32, true, PACKED, 0, 1 },
     { "all-keys", 2, 3, 70, 70, 64, 64, false, TOKENS, 0, 1 },
     { "more-keys", 1, 2, 70, 150, 64, 64, true, TOKENS, 0, 1 },
     { "fewer-keys", 1, 2, 200, 60, 64, 64, true, TOKENS, 0, 1 },
