@@ -197,6 +197,7 @@ __global__ void g_product_fill(uint16_t *at, int64_t n)
 
 void rt_product_fill(void *at, size_t bytes, RtStream *stream)
 {
-    RT_LAUNCH(stream, stream->where, g_product_fill, 1024, THREADS, 0, (uint16_t *)at,
-              (int64_t)(bytes / 2));
+    const int64_t n = (int64_t)(bytes / 2);
+    const int blocks = n < 1024 * THREADS ? rt_blocks(n, THREADS) : 1024;
+    RT_LAUNCH(stream, stream->where, g_product_fill, blocks, THREADS, 0, (uint16_t *)at, n);
 }
