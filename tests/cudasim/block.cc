@@ -373,7 +373,11 @@ void cudasim_warp(const char *what, unsigned mask, void *argument,
         sim_new_tick();
 }
 
-void cudasim_fence(void) { sim_now.dirty = false; }
+void cudasim_fence(void)
+{
+    sim_now.dirty = false;
+    sim_fence_done();
+}
 unsigned cudasim_lane(void) { return sim_now.thread & 31; }
 unsigned cudasim_thread_number(void) { return sim_now.thread; }
 uint64_t cudasim_block_serial(void) { return serial; }

@@ -1,7 +1,7 @@
 /* race.cc -- what is rare in an access: the reports, and orders that atomics and fences make.
  *
  * A block releases what it stored: stores, __threadfence, then an atomic on a counter. Another
- * block acquires it by a later atomic on the same counter. The one idea: both are kept per launch,
+ * block acquires it by a later atomic on the same counter, then __threadfence. The one idea: both are kept per launch,
  * and are asked only when a word was last written by another block of the launch.
  */
 #include <string.h>
@@ -24,6 +24,7 @@ struct Acquire {
     uintptr_t at;
     uint64_t tick, order;
     unsigned thread;
+    bool fenced; /* a fence of the thread followed */
 };
 
 struct Block {
@@ -187,9 +188,15 @@ void sim_atomic_done(uintptr_t at)
     if (at - sim_now.shared_base < sim_now.shared_span)
         return;
     atomics++;
-    acquires.push_back({ at, sim_now.tick, atomics, sim_now.thread });
+    acquires.push_back({ at, sim_now.tick, atomics, sim_now.thread, false });
     releases[at][(unsigned)blocks.size() - 1] = { sim_now.segment, sim_now.thread, atomics,
                                                   sim_unfenced() };
+}
+
+void sim_fence_done(void)
+{
+    for (Acquire &q : acquires)
+        q.fenced |= q.thread == sim_now.thread;
 }
 
 bool sim_released(const SimAccess *a, const SimCell *cell)
@@ -204,6 +211,8 @@ bool sim_released(const SimAccess *a, const SimCell *cell)
             continue; /* another thread acquired it, and no barrier came since */
         if (q.at == (a->at & ~(uintptr_t)3))
             return true; /* the counter itself: its atomics are in order */
+        if (!q.fenced)
+            continue;
         auto by = releases.find(q.at);
         if (by == releases.end())
             continue;

@@ -96,6 +96,7 @@ void sim_misaligned(const SimAccess *a);
 void sim_keep_reader(uintptr_t at, uint64_t read); /* SIM_MORE */
 void sim_check_readers(const SimAccess *a);
 void sim_atomic_done(uintptr_t at); /* releases and acquires */
+void sim_fence_done(void);
 void sim_launch_begins(void);
 void sim_block_begins(dim3 index);
 std::vector<bool> sim_unfenced(void); /* of the block that runs: block.cc */

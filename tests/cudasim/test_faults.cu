@@ -258,25 +258,37 @@ static void neighbours(void)
     CHECK(cudaDeviceSynchronize());
 }
 
-template <bool fence> __global__ void last_adds(float *out, float *parts, unsigned *count)
+/* fences: 1 before the atomic, 2 behind it. */
+template <int fences> __global__ void last_adds(float *out, float *parts, unsigned *count)
 {
     if (threadIdx.x == 0) {
         parts[blockIdx.x] = 1.0f;
-        if (fence)
+        if (fences & 1)
             __threadfence();
-        if (atomicAdd(count, 1u) == gridDim.x - 1)
+        if (atomicAdd(count, 1u) == gridDim.x - 1) {
+            if (fences & 2)
+                __threadfence();
             for (unsigned i = 0; i < gridDim.x; i++)
                 *out = parts[i];
+        }
     }
+}
+
+static void last_with(void (*kernel)(float *, float *, unsigned *))
+{
+    unsigned *count = on_device<unsigned>(1);
+    CHECK(cudaMemset(count, 0, 4));
+    LAUNCH(NULL, kernel, 4, 32, 0, on_device<float>(1), on_device<float>(4), count);
+    CHECK(cudaDeviceSynchronize());
 }
 
 static void missing_fence(void)
 {
-    unsigned *count = on_device<unsigned>(1);
-    CHECK(cudaMemset(count, 0, 4));
-    LAUNCH(NULL, last_adds<false>, 4, 32, 0, on_device<float>(1), on_device<float>(4), count);
-    CHECK(cudaDeviceSynchronize());
+    last_with(last_adds<3>); /* that is right */
+    last_with(last_adds<2>);
 }
+
+static void missing_second_fence(void) { last_with(last_adds<1>); }
 
 __global__ void wait_for_first(volatile int *flag)
 {
@@ -499,6 +511,7 @@ static const Case cases[] = {
     { "two_blocks", two_blocks, "race, two blocks of one launch" },
     { "neighbours", neighbours, "race, two threads" },
     { "missing_fence", missing_fence, "race, two blocks of one launch" },
+    { "missing_second_fence", missing_second_fence, "race, two blocks of one launch" },
     { "spinning", spinning, "waits in a loop for another thread or block" },
     { "full_stack", full_stack, "its stack is full" },
     { "divergent_barrier", divergent_barrier, "has ended while thread" },

@@ -59,6 +59,7 @@ __global__ void last_block(float *out, float *parts, unsigned *count, const floa
         parts[blockIdx.x] = v;
         __threadfence();
         last = atomicAdd(count, 1u) == gridDim.x - 1;
+        __threadfence();
     }
     __syncthreads();
     if (!last)
