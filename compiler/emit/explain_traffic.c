@@ -175,6 +175,22 @@ static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
     }
 }
 
+/* The rows of a part of an axis are those of every part but the last. */
+static const int64_t *with_parts(const Program *p, const int64_t *sizes)
+{
+    const int n = dims_count(p->dims);
+    int64_t *all = NEW_ARRAY(p->cx->scratch, int64_t, n + 1);
+    memcpy(all, sizes, sizeof *all * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        if (s->kind != SYM_PART)
+            continue;
+        const int64_t whole = dim_eval(s->whole, all), step = dim_eval(s->step, all);
+        all[i] = whole < step ? whole : step;
+    }
+    return all;
+}
+
 static const char *megabytes(Traffic *t, double bytes)
 {
     return emit_format(&t->e, bytes < 1e5 ? "%.4f" : bytes < 1e7 ? "%.2f" : "%.1f", bytes / 1e6);
@@ -255,6 +271,7 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
     t.dims = explain_sizes(&t.e, dims, n_dims);
     if (t.dims == NULL)
         return;
+    t.dims = with_parts(p, t.dims);
     if (kp->train == NULL) {
         text_put(out, "The model has no loss: it trains nothing.\n");
         return;
