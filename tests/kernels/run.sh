@@ -14,19 +14,20 @@ bad() { echo "not ok kernels/$1: $2"; }
 
 traffic="$g --target=cuda --explain=traffic models/gpt2.model"
 
-# ratio PRECISION: what GPT-2 moves at B=64, T=1024 is at most 1.15 times the least
+# ratio PRECISION MOST: what GPT-2 moves at B=64, T=1024 is at most so many times the least. A row of
+# logits in 32 bits has 196 KiB, more than a block may keep on sm_80: each phase reads it again.
 ratio() {
     local said
     said=$($traffic --precision="$1" --dims B=64 --dims T=1024 | sed -n 's/^Of an update.*: \(.*\) times\.$/\1/p')
-    if [ -n "$said" ] && awk -v r="$said" 'BEGIN { exit !(r >= 1 && r <= 1.15) }'; then
+    if [ -n "$said" ] && awk -v r="$said" -v most="$2" 'BEGIN { exit !(r >= 1 && r <= most) }'; then
         ok "traffic-$1"
     else
         bad "traffic-$1" "moves '$said' times the least"
     fi
 }
-ratio fp32
-ratio bf16
-ratio fp16
+ratio fp32 1.25
+ratio bf16 1.05
+ratio fp16 1.05
 if "$g" --explain=traffic models/gpt2.model > "$work/said" 2>&1; then
     bad traffic-target "goes without --target=cuda"
 elif grep -q -- '--target=cuda' "$work/said"; then
