@@ -151,7 +151,6 @@ bool rt_products_are_native(void);
 const char *rt_products_text(void);
 void rt_products_take(const char *plans);
 size_t rt_plans_most(const RtRooms *rooms); /* the longest that text can become; 0 on a CPU */
-const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache"; or NULL */
 
 /* ---- checkpoint ------------------------------------------------------------------------------ */
 

@@ -523,8 +523,6 @@ static void prepare(Train *t)
         exit(rt_end(0));
 
     t->run = rt_run_create(m, o, t->data, use);
-    if (rt_products_line())
-        printf("products %s\n", rt_products_line());
     t->run->state->check = o->trace ? rt_check_create(t->run, true) : NULL;
     const char *loaded = NULL;
     if (t->from) {

@@ -70,7 +70,6 @@ static bool measure(int times, double *native, double *unpack)
 }
 
 const char *rt_products_text(void) { return NULL; }
-const char *rt_products_line(void) { return NULL; }
 void rt_products_take(const char *plans) { RT_UNUSED(plans); }
 
 RtProducts rt_products_choose(RtProducts stored)
