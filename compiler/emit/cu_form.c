@@ -5,6 +5,7 @@
  * for all. The numbers of blocks that share a sum are fixed here, so bits depend on no device.
  */
 #include "emit/cu_form.h"
+#include "op/op.h"
 
 enum {
     SHORT = 8,            /* a row that one thread does */
@@ -69,8 +70,10 @@ static bool value_varies(const Kernel *k, const Value *v, const bool *varies)
 static void find_varying(Context *cx, const Kernel *k, CuForm *f)
 {
     f->varies = NEW_ARRAY(cx->scratch, bool, k->values.len + 1);
+    f->with = NEW_ARRAY(cx->scratch, int, k->values.len + 1);
     for (int i = 0; i < k->values.len; i++) {
         const Value *v = &k->values.at[i];
+        f->with[i] = -1;
         f->varies[i] = k->has_row ? v->level == LEVEL_ELEM : value_varies(k, v, f->varies);
     }
 }
@@ -251,11 +254,16 @@ static bool needs_load(const Kernel *k, const CuForm *f, int v, const Access *a)
     return false;
 }
 
+int cu_loop_of(const Kernel *k, const CuForm *f, int v)
+{
+    return k->values.at[f->with[v] >= 0 ? f->with[v] : v].phase - 1;
+}
+
 /* Does a phase need the elements of an access, or store them? */
 static bool phase_has(const Kernel *k, const CuForm *f, const Access *a, int phase)
 {
     for (int i = 0; i < k->values.len; i++)
-        if (k->values.at[i].kind == VAL_REDUCE && k->values.at[i].phase == phase + 1
+        if (k->values.at[i].kind == VAL_REDUCE && cu_loop_of(k, f, i) == phase
             && needs_load(k, f, k->values.at[i].in[0], a))
             return true;
     for (int i = 0; i < k->effects.len; i++) {
@@ -333,6 +341,38 @@ static void choose_keep(const Kernel *k, CuForm *f)
         f->keep = CU_AGAIN;
 }
 
+static const Value *point_of(const Kernel *k, int v, Op op)
+{
+    const Value *x = &k->values.at[v];
+    return x->kind == VAL_POINT && x->op == op ? x : NULL;
+}
+
+/* The largest x, of a sum of exp(x - the largest x); or -1. */
+static int largest_of(const Kernel *k, const Value *sum)
+{
+    const Value *e, *x;
+    if (sum->kind != VAL_REDUCE || sum->op != OP_SUM || !dtype_is_real(sum->dtype)
+        || (e = point_of(k, sum->in[0], OP_EXP)) == NULL
+        || (x = point_of(k, e->in[0], OP_SUB)) == NULL)
+        return -1;
+    const Value *most = &k->values.at[x->in[1]];
+    const bool same = most->dtype == sum->dtype && x->dtype == sum->dtype;
+    return same && most->kind == VAL_REDUCE && most->op == OP_AMAX && most->in[0] == x->in[0]
+               ? x->in[1]
+               : -1;
+}
+
+/* Where a row is read again for each phase, one pass finds the largest value and the sum. */
+static void find_sums_of_exp(const Kernel *k, CuForm *f)
+{
+    for (int i = 0; f->keep == CU_AGAIN && f->team != CU_THREAD && i < k->values.len; i++)
+        f->with[i] = largest_of(k, &k->values.at[i]);
+    for (int i = 0; i < k->values.len; i++) /* the largest value has one such sum */
+        for (int j = 0; j < i && f->with[i] >= 0; j++)
+            if (f->with[j] == f->with[i])
+                f->with[i] = -1;
+}
+
 /* Ranges, each of `least` items or more; a few are not worth a second stage. */
 static int parts_of(int64_t items, int64_t least, int most)
 {
@@ -385,6 +425,7 @@ static void form_rows(KernelProgram *kp, const Kernel *k, CuForm *f, int64_t row
         if (dim_value(k->axis[k->n_axes - 1], &n))
             f->shared = (int)kept_bytes(k, f, n);
     }
+    find_sums_of_exp(k, f);
     const int teams = f->threads / cu_row_lanes(f);
     if (f->columns + f->totals > 0)
         f->parts = parts_of(rows, 2 * teams,

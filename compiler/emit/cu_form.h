@@ -35,6 +35,8 @@ typedef struct {
     int totals;   /* ... everything */
     bool in_work; /* ROWS: sums of columns do not fit registers and lie in the workspace */
     bool *varies; /* by value: does it depend on the last axis? */
+    int *with;    /* by value: a sum of exp(x - the largest x) is made in the loop that finds that
+                     value, for x is not kept; -1: it is not */
 } CuForm;
 
 CuForm cu_form(KernelProgram *kp, const Kernel *k);
@@ -43,6 +45,8 @@ bool cu_is_vector(KernelProgram *kp, const Kernel *k, const CuForm *f, const Acc
 /* Is it another one for each row? What all rows share lies in the caches, and is not kept. */
 bool cu_is_of_row(const Kernel *k, const Access *a);
 bool cu_may_keep(const Kernel *k, const CuForm *f, const Access *a); /* from phase to phase */
+/* The phase in whose loop over the row a reduction is made. */
+int cu_loop_of(const Kernel *k, const CuForm *f, int v);
 /* Phases whose loops over the row load or store the elements of an access. */
 int cu_phases_with(const Kernel *k, const CuForm *f, const Access *a);
 bool cu_same_access(const Access *a, const Access *b);

@@ -583,6 +583,9 @@ static const char *launch_comment(CuMap *x)
     text_add(&t, n > 1 ? "%d elements" : "%d element", n);
     if (x->f.keep == CU_SHARED)
         text_put(&t, ", the row in shared memory");
+    for (int i = 0; i < x->m.k->values.len; i++)
+        if (x->f.with[i] >= 0)
+            text_put(&t, ", the largest and the sum of exp(x - the largest) in one pass");
     if (x->f.parts > 0)
         text_put(&t, ", a range of rows per block");
     return t.at;

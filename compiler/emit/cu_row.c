@@ -79,7 +79,7 @@ static bool needed_after(const CuMap *x, const Access *a, int phase)
     bool found = false;
     const Kernel *k = x->m.k;
     for (int i = 0; i < k->values.len; i++)
-        if (k->values.at[i].kind == VAL_REDUCE && k->values.at[i].phase > phase + 1)
+        if (k->values.at[i].kind == VAL_REDUCE && cu_loop_of(k, &x->f, i) > phase)
             mark_needed(x, k->values.at[i].in[0], a, &found);
     for (int i = 0; i < k->effects.len; i++)
         if (k->effects.at[i].phase > phase && map_in_row(&x->m, &k->effects.at[i]))
@@ -224,12 +224,21 @@ static Work work_of(CuMap *x, int phase)
                .best = NEW_ARRAY(a, const char *, m->k->values.len + 1),
                .out = NEW_ARRAY(a, const char *, m->k->effects.len + 1) };
     for (int i = 0; i < m->k->values.len; i++)
-        if (map_value(m, i)->kind == VAL_REDUCE && map_value(m, i)->phase == phase + 1)
+        if (map_value(m, i)->kind == VAL_REDUCE && cu_loop_of(m->k, &x->f, i) == phase)
             w.reduce[w.n_reduce++] = i;
     for (int i = 0; i < m->k->effects.len; i++)
         if (m->k->effects.at[i].phase == phase && map_in_row(m, &m->k->effects.at[i]))
             w.effect[w.n_effect++] = i;
     return w;
+}
+
+/* The sum of exponentials that is made with this largest value, or -1. */
+static int sum_with(const CuMap *x, int largest)
+{
+    for (int i = 0; i < x->m.k->values.len; i++)
+        if (x->f.with[i] == largest)
+            return i;
+    return -1;
 }
 
 static bool is_place(const Value *v) { return v->op == OP_ARGMAX || v->op == OP_ARGMIN; }
@@ -283,8 +292,14 @@ static void reduce_element(CuMap *x, int n, const char *best)
     MapWriter *m = &x->m;
     Emitter *e = m->e;
     const Value *v = map_value(m, n);
+    const int sum = sum_with(x, n);
+    if (x->f.with[n] >= 0) /* comes with the largest value */
+        return;
     if (is_place(v))
         reduce_place(x, n, best);
+    else if (sum >= 0)
+        map_statement(m, emit_format(e, "rt_add_exp(%s, %s, %s);", m->temp[n], m->temp[sum],
+                                     map_code(m, v->in[0], true).text));
     else if (v->op == OP_SUM)
         map_statement(m, emit_format(e, "%s += %s;", m->temp[n], map_code(m, v->in[0], true).text));
     else
@@ -304,6 +319,11 @@ static void fold_reductions(CuMap *x, const Work *w)
     for (int i = 0; i < w->n_reduce; i++) {
         const Value *v = map_value(m, w->reduce[i]);
         const char *name = m->temp[w->reduce[i]];
+        const int sum = sum_with(x, w->reduce[i]);
+        if (sum >= 0)
+            map_statement(m, emit_format(m->e, "rt_%s_add_exp(%s, %s);", team, name, m->temp[sum]));
+        if (sum >= 0 || x->f.with[w->reduce[i]] >= 0)
+            continue;
         const char *how = v->op == OP_SUM      ? "sum"
                           : v->op == OP_AMAX   ? "max"
                           : v->op == OP_AMIN   ? "min"
@@ -430,7 +450,8 @@ static void write_elements(CuMap *x, Work *w, int phase)
     MapWriter *m = &x->m;
     MapInner in;
     for (int i = 0; i < w->n_reduce; i++)
-        map_count_uses(m, map_value(m, w->reduce[i])->in[0]);
+        if (x->f.with[w->reduce[i]] < 0)
+            map_count_uses(m, map_value(m, w->reduce[i])->in[0]);
     for (int i = 0; i < w->n_effect; i++)
         map_count_uses(m, m->k->effects.at[w->effect[i]].value);
     if (x->f.vector > 1) {

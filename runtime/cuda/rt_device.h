@@ -164,6 +164,46 @@ template <typename T> RT_DEVICE int32_t rt_warp_argmin(T best, int32_t at)
     return rt_warp_place(best, at, -1).at;
 }
 
+/* The largest x so far, and the sum of exp(x - that): one of both takes in another one. A sum made
+   for a smaller largest x is scaled; equal ones are not, infinite ones neither. */
+template <typename T> struct RtExpSum {
+    T max, sum;
+};
+template <typename T> RT_DEVICE RtExpSum<T> rt_join(RtExpSum<T> a, RtExpSum<T> b)
+{
+    const bool up = b.max > a.max;
+    const RtExpSum<T> low = up ? a : b, high = up ? b : a;
+    const T scale = low.max == high.max ? (T)1 : (T)rt_exp(low.max - high.max);
+    return { (T)rt_max(a.max, b.max), high.sum + low.sum * scale };
+}
+
+/* x joins them. */
+template <typename T> RT_DEVICE void rt_add_exp(T &max, T &sum, T x)
+{
+    const RtExpSum<T> all = rt_join(RtExpSum<T>{ max, sum }, RtExpSum<T>{ x, 1 });
+    max = all.max;
+    sum = all.sum;
+}
+
+template <typename T> RT_DEVICE RtExpSum<T> rt_warp_exp_sum(RtExpSum<T> a)
+{
+    RT_UNROLL
+    for (int other = RT_WARP / 2; other > 0; other /= 2)
+        a = rt_join(a, RtExpSum<T>{ rt_from_lane(a.max, other), rt_from_lane(a.sum, other) });
+    return a;
+}
+
+/* NaN where the largest is infinite, as exp(x - x) is then. */
+template <typename T> RT_DEVICE void rt_finish_exp(T &max, T &sum, RtExpSum<T> all)
+{
+    max = all.max;
+    sum = all.sum == 0 ? all.sum : all.sum + (all.max - all.max);
+}
+template <typename T> RT_DEVICE void rt_warp_add_exp(T &max, T &sum)
+{
+    rt_finish_exp(max, sum, rt_warp_exp_sum(RtExpSum<T>{ max, sum }));
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Every thread of the block calls these, and gets the result: warps first, then what each of them
@@ -216,6 +256,13 @@ template <typename T> RT_DEVICE int32_t rt_block_argmax(T best, int32_t at)
 template <typename T> RT_DEVICE int32_t rt_block_argmin(T best, int32_t at)
 {
     return rt_block_place(best, at, -1);
+}
+
+template <typename T> RT_DEVICE void rt_block_add_exp(T &max, T &sum)
+{
+    RtExpSum<T> x = { max, sum };
+    RT_BLOCK_FOLD(RtExpSum<T>, x, rt_warp_exp_sum, (RtExpSum<T>{ -INFINITY, 0 }));
+    rt_finish_exp(max, sum, x);
 }
 
 /* ---- ranges and partial sums ----------------------------------------------------------------- */

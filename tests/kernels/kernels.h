@@ -42,10 +42,29 @@ static float uniform(void)
     return (float)(state >> 8) * 0x1p-24f;
 }
 
+/* Element i of rows of SPECIAL elements that hold what is not finite, one row each of: nothing, -inf
+   but for a few, -inf all over, one inf, one NaN, -inf behind larger and larger numbers. */
+static float special(int i, float v)
+{
+#if defined(SPECIAL)
+    const int at = i % SPECIAL;
+    switch (i / SPECIAL % 6) {
+    case 1: return at % 5000 == 4321 ? v : -INFINITY;
+    case 2: return -INFINITY;
+    case 3: return at == SPECIAL / 2 ? INFINITY : v;
+    case 4: return at == SPECIAL / 3 ? NAN : v;
+    case 5: return at > SPECIAL - 2000 ? -INFINITY : v + (float)at * 1e-3f;
+    }
+#else
+    (void)i;
+#endif
+    return v;
+}
+
 static void fill(void *to, Kind kind)
 {
     for (int i = 0; i < ELEMENTS; i++) {
-        const float v = 2 * uniform() - 1;
+        const float v = special(i, 2 * uniform() - 1);
         switch (kind) {
         case F32: ((float *)to)[i] = v; break;
         case F64: ((double *)to)[i] = (double)v; break;
