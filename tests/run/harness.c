@@ -88,11 +88,17 @@ void rt_end_step(RtRun *run, RtStep *s)
     RT_UNUSED(run);
     RT_UNUSED(s);
 }
+#if defined(RT_CUDA)
+void rt_update(RtRun *run, RtStep *s, void (*all)(const RtUpdates *u, RtStream *stream))
+{
+    RT_UNUSED(all);
+#else
 void rt_update(RtRun *run, RtStep *s, void (*piece)(const RtUpdate *u))
 {
+    RT_UNUSED(piece);
+#endif
     RT_UNUSED(run);
     RT_UNUSED(s);
-    RT_UNUSED(piece);
 }
 
 /* ---- values -------------------------------------------------------------------------------- */

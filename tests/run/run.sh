@@ -28,8 +28,8 @@ compile() {
     # shellcheck disable=SC2086
     case $TARGET in
     c) $CC $flags $defines -DEMITTED="\"$base.c\"" -o "$base" harness.c $libs ;;
-    simulator) ../cudasim/cc.sh -o "$base" $defines -DEMITTED="\"$base.cu\"" -I"$PWD" harness.cu ;;
-    device) "$NVCC" -std=c++20 -O2 --fmad=false -arch=native -I"$BUILD/include" -I. $defines \
+    simulator) ../cudasim/cc.sh --runtime -o "$base" $defines -DEMITTED="\"$base.cu\"" -I"$PWD" harness.cu ;;
+    device) "$NVCC" -std=c++20 -O2 --fmad=false -arch=native -I$root/runtime -I$root/runtime/cuda -I. $defines \
                 -DEMITTED="\"$base.cu\"" -o "$base" harness.cu "$BUILD/libgradcc_rt_cuda.a" \
                 $(cat "$BUILD/rt_cuda.libs") ;;
     esac
@@ -45,7 +45,7 @@ try() {
     if ! "$GRADCC" --emit=c $options "$file" -o "$text" 2> "$base.err"; then
         echo "not ok $AREA/$name $variant: $(grep -m1 error "$base.err" || tail -n1 "$base.err")"; return
     fi
-    model=$(sed -n 's/^const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$text")
+    model=$(sed -n 's/^.*const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$text")
     if ! compile "$base" "$model" "$real" "$tolerance" 2> "$base.err"; then
         cat "$base.err" >&2
         echo "not ok $AREA/$name $variant: $(grep -m1 error "$base.err")"; return

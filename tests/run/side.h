@@ -30,6 +30,8 @@ static void side_sums(RtStep *s) { RT_UNUSED(s); }
 
 #else
 
+#include "cuda/device.h"
+
 #define SIDE_CHECK(call)                                                                           \
     do {                                                                                           \
         const cudaError_t wrong = (call);                                                          \
@@ -58,14 +60,15 @@ static void side_get(void *to, const void *from, size_t bytes)
     SIDE_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost));
 }
 
-/* Opens the device for what the model works in. */
+/* Opens the device, with room for what products and attention work in. */
 static void side_open(const RtModel *m, const ptrdiff_t *dims, RtRun *run)
 {
     RtRooms rooms = {};
     for (int entry = RT_ENTRY_TRAIN; m->rooms && entry <= RT_ENTRY_COUNT; entry++)
         m->rooms(dims, (RtEntry)entry, &rooms);
+    rt_place_open(rt_rooms_bytes(&rooms), "workspace");
     rt_rooms_open(&rooms, NULL, 0);
-    run->stream = rt_device_stream();
+    run->stream = &rt_device()->compute;
 }
 
 static RtStep *side_step(RtStep *s) /* its twin on the host: what the device has */
