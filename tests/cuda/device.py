@@ -75,7 +75,7 @@ def compile_program(name, case):
     if SIMULATED:
         source = WORK / f"{name}.cu"
         subprocess.run([*command, "--emit=cuda", "-o", source], check=True)
-        subprocess.run([ROOT / "tests/cudasim/cc.sh", "-o", program, source], check=True)
+        subprocess.run([ROOT / "tests/cudasim/cc.sh", "--runtime", "-o", program, source], check=True)
     else:
         subprocess.run([*command, "-o", program], check=True)
     return program

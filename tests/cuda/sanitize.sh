@@ -17,7 +17,7 @@ build() {
     local name=$1 model=$2; shift 2
     if [ "$target" = simulator ]; then
         "$GRADCC" --target=cuda --emit=cuda "$@" "$root/models/$model" -o "$work/$name.cu" &&
-            "$root/tests/cudasim/cc.sh" -o "$work/$name" "$work/$name.cu"
+            "$root/tests/cudasim/cc.sh" --runtime -o "$work/$name" "$work/$name.cu"
     else
         "$GRADCC" --target=cuda --cflags=-lineinfo "$@" "$root/models/$model" -o "$work/$name"
     fi

@@ -17,7 +17,7 @@ build() {
     local name=$1 model=$2; shift 2
     "$GRADCC" "$@" "$model" -o "$name.cpu" >&2 || { bad "$name" "the C target does not compile"; return 1; }
     "$GRADCC" --target=cuda --emit=cuda "$@" "$model" -o "$name.cu" >&2 &&
-        "$root/tests/cudasim/cc.sh" -o "$name.gpu" "$name.cu" >&2 ||
+        "$root/tests/cudasim/cc.sh" --runtime -o "$name.gpu" "$name.cu" >&2 ||
         { bad "$name" "the CUDA target does not compile"; return 1; }
 }
 # run NAME PROGRAM ARGUMENTS...: a run into the directory NAME

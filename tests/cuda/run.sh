@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# The CUDA target: compiled by nvcc for two architectures, and run in the simulator (tests/cudasim)
+# against the evaluator, the C target and plain loops. Parts: *.sh beside this file, but those for a
+# machine with a GPU (device.sh, sanitize.sh).
+set -u
+cd "$(dirname "$0")"
+for part in nvcc products attention scatter faults oracle train alike; do
+    ./$part.sh
+done
