@@ -44,7 +44,11 @@ refused no-driver 1 'no NVIDIA driver is loaded here' CUDASIM_DRIVER=none
 refused old-driver 1 'the NVIDIA driver is too old: it knows CUDA 12.4, this program was compiled with 13.0' \
     CUDASIM_DRIVER=12040
 refused no-device 1 'the NVIDIA driver has no GPU for this program' CUDASIM_DEVICES=0
-refused hidden-device 1 'CUDA_VISIBLE_DEVICES is 7' CUDASIM_DEVICES=0 CUDA_VISIBLE_DEVICES=7
+refused hidden-device 1 ': CUDA_VISIBLE_DEVICES is' CUDASIM_DEVICES=0 CUDA_VISIBLE_DEVICES=7
+refused hidden-hint 1 'hint: unset it, or name a GPU that nvidia-smi lists' CUDASIM_DEVICES=0 CUDA_VISIBLE_DEVICES=7
+refused no-device-hint 1 'hint: nvidia-smi lists those there are' CUDASIM_DEVICES=0
+refused insufficient-driver 1 'the NVIDIA driver is too old for this program' \
+    CUDASIM_FAIL=cudaGetDeviceCount:1:cudaErrorInsufficientDriver
 refused which-device 2 '--device 3: there is 1 GPU, numbered from 0' X=1 -- --device 3
 refused old-device 1 'has compute capability 7.0; this program needs 8.0' CUDASIM_ARCH=70
 refused other-code 1 'this program holds no code for' \

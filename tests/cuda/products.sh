@@ -80,6 +80,8 @@ for i in 1 2 3; do env $tune timeout 300 "$work/products" defaults > "$work/many
 run cache-together "3 shapes, 3 from the cache" sizes $tune
 
 refused missing "cuBLASLt, which computes products, is missing" sizes RT_CUBLASLT=/nowhere/libcublasLt.so
+refused install "hint: install " sizes RT_CUBLASLT=/nowhere/libcublasLt.so
+refused where ", or let LD_LIBRARY_PATH or CUDA_HOME say where libcublasLt" sizes RT_CUBLASLT=/nowhere/libcublasLt.so
 refused no-cublaslt "it has no cublasLtCreate" sizes RT_CUBLASLT=libm.so.6
 refused old "cuBLASLt is too old: version 1.12.0" sizes CUDASIM_CUBLASLT=old
 refused not-initialized "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED" sizes CUDASIM_CUBLASLT=missing
