@@ -226,7 +226,7 @@ static int count_steps(const Steps *steps)
 
 static void check(Test *t, Graph *g, const char *name, bool fuse)
 {
-    KernelProgram kp = { .program = t->p };
+    KernelProgram kp = { .program = t->p, .align = 64 };
     Routine *r = pass_fuse(&kp, g, name, fuse);
     if (t->print) {
         Text out = text_new(t->cx->arena);

@@ -44,7 +44,8 @@ int main(int argc, char **argv)
         for (ptrdiff_t k = 0; k < param_elems(&m->params[i]); k++)
             p[flat_place(&m->params[i], k)] = (Real)value_param(i, m->params[i].role == RT_STATE,
                                                                 (uint64_t)k);
-    make_inputs(m);
+    for (int i = 0; i < m->n_inputs; i++)
+        make_input(m, i);
     for (int update = 0; update < UPDATES; update++) {
         run.p = p;
         run.d_p = d_p;
