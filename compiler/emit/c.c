@@ -39,21 +39,50 @@ static void mark_kernels(Map *used, const Steps *steps)
     }
 }
 
+/* Kernels of the loops over parts of the rows that do forward values too, with their loop. */
+static void mark_mixed(Map *mixed, const Steps *steps, const Loop *loop)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        if (s->kernel && s->mixed && loop && !map_get(mixed, s->kernel))
+            map_set(mixed, s->kernel, (void *)(uintptr_t)loop);
+        mark_mixed(mixed, &s->body, s->loop && s->loop->part ? s->loop : loop);
+    }
+}
+
+typedef enum { GROUP_FORWARD, GROUP_MIXED, GROUP_BACKWARD, GROUP_OTHER } Group;
+
+static void group_heading(Emitter *e, Group group, const Loop *loop)
+{
+    const char *title = "of evaluation and outputs, where they differ";
+    if (group == GROUP_MIXED)
+        title = emit_format(e, "of %s, %s rows at a time, forward and backward",
+                            loop->name ? loop->name : "the loss",
+                            dim_text(e->cx, loop->part->step));
+    else if (group == GROUP_BACKWARD)
+        title = "of the backward pass";
+    text_add(e->out, "/* ---- %s ---- */\n\n", title);
+}
+
 /* Kernels of training, forward and backward, then those that only other routines use. */
 static void emit_kernels(Emitter *e)
 {
-    Map *training = map_new(e->cx->scratch);
-    int group = 0;
-    if (e->kp->train)
+    Map *training = map_new(e->cx->scratch), *mixed = map_new(e->cx->scratch);
+    Group group = GROUP_FORWARD;
+    if (e->kp->train) {
         mark_kernels(training, &e->kp->train->steps);
+        mark_mixed(mixed, &e->kp->train->steps, NULL);
+    }
     for (int i = 0; i < e->kp->kernels.len; i++) {
         Kernel *k = e->kp->kernels.at[i];
-        const int own = !map_get(training, k) ? 2 : k->backward;
-        if (own == 1 && group == 0)
-            text_put(e->out, "/* ---- of the backward pass ---- */\n\n");
-        if (own == 2 && group < 2)
-            text_put(e->out, "/* ---- of evaluation and outputs, where they differ ---- */\n\n");
-        group = own > group ? own : group;
+        const Group own = !map_get(training, k) ? GROUP_OTHER
+                          : map_get(mixed, k)   ? GROUP_MIXED
+                          : k->backward         ? GROUP_BACKWARD
+                                                : GROUP_FORWARD;
+        if (own != group && own != GROUP_FORWARD) {
+            group_heading(e, own, map_get(mixed, k));
+            group = own;
+        }
         e->language->kernel(e, k);
     }
 }

@@ -593,6 +593,27 @@ void c_slots(Emitter *e)
 
 /* ---- sections ------------------------------------------------------------------------------ */
 
+static bool adds_to_sums(const Steps *steps, bool backward)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        for (int a = 0; s->kernel && a < s->kernel->args.len; a++)
+            if (s->backward == backward && s->operands[a].buffer->kind == BUF_SUM)
+                return true;
+        if (adds_to_sums(&s->body, backward))
+            return true;
+    }
+    return false;
+}
+
+static bool has_mixed(const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++)
+        if (steps->at[i]->mixed || has_mixed(&steps->at[i]->body))
+            return true;
+    return false;
+}
+
 void c_forward(Emitter *e)
 {
     emit_banner(e, 5, "forward");
@@ -604,7 +625,11 @@ void c_forward(Emitter *e)
         write_count(e);
     if (e->kp->train)
         write_part(e, e->kp->train, "forward", false,
-                   "training: fills the arena and adds to the sums");
+                   !adds_to_sums(&e->kp->train->steps, true)
+                       ? "training: fills the arena and adds to the sums"
+                   : adds_to_sums(&e->kp->train->steps, false)
+                       ? "training: fills the arena and adds to sums; section 6 adds to others"
+                       : "training: fills the arena; section 6 adds to the sums");
     if (e->kp->eval)
         write_part(e, e->kp->eval, "evaluate", false,
                    "evaluation: the same values, kept for no backward pass; adds to the sums");
@@ -622,7 +647,13 @@ void c_backward(Emitter *e)
         " * several processes train together). An addition hands its gradient on to its terms\n"
         " * as it is, so it has no step here, and one d_x may belong to a sum and to its terms.\n"
         " * A value that is used twice gets the sum of two gradients; a bias, the sum over all\n"
-        " * rows. */\n\n");
+        " * rows.");
+    if (e->kp->train && has_mixed(&e->kp->train->steps))
+        text_put(e->out,
+                 " What is computed for a part of the rows at a time is here as a whole, its\n"
+                 " * forward steps too: a part's values are kept for its own gradients "
+                 "alone.");
+    text_put(e->out, " */\n\n");
     if (has_steps(e->kp->train, true))
         write_part(e, e->kp->train, "backward", true,
                    "gradients: the first write of an update replaces, later ones add");

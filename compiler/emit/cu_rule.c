@@ -98,11 +98,12 @@ void cu_rule(Emitter *e)
                  e->p->real == DT_F64 ? "" : "(float)");
     }
     rule_comment(&w, launch);
-    text_add(e->out,
-             "__global__ void __launch_bounds__(RT_UPDATE_THREADS) %s(const RtUpdates u)\n{\n"
-             "    const RtPart q = u.part[blockIdx.x];\n"
-             "    if (!u.s->finite)\n        return;\n",
-             kernel);
+    text_add(
+        e->out,
+        "static __global__ void __launch_bounds__(RT_UPDATE_THREADS) %s(const RtUpdates u)\n{\n"
+        "    const RtPart q = u.part[blockIdx.x];\n"
+        "    if (!u.s->finite)\n        return;\n",
+        kernel);
     write_numbers(&w);
     text_put(e->out, "    for (ptrdiff_t i = rt_update_first(q); i < q.to; "
                      "i += RT_UPDATE_STRIDE) {\n");

@@ -396,16 +396,32 @@ static void write_others(Text *t, const Unit *u, int main)
             text_add(t, "%s%s", n++ ? ", " : "also ", u->target[i]->view.buffer->name);
 }
 
-/* The lines of the names on the way; each may bring more. */
+/* Is there a rounding to 16 bits between n and what it is made of? Its type, or DT_COUNT. */
+static DType rounded_on_the_way(const Node *n)
+{
+    for (; n->n_in == 1 && (node_is_view(n) || n->op == OP_CAST || node_is_narrowing(n));
+         n = n->in[0])
+        if (node_is_narrowing(n))
+            return n->op == OP_BF16 ? DT_BF16 : DT_F16;
+    return DT_COUNT;
+}
+
+/* The lines of the names on the way; each may bring more. A value that lies in memory under the
+   same name differs from it by a rounding alone, or not at all. */
 static void write_where(Writer *w, Text *t)
 {
     for (int i = 0; i < w->where.len; i++) {
         Where at = w->where.at[i];
         Scope *s = w->s;
-        text_add(t, "\nwhere %s = ", at.n->name);
+        Text right = text_new(s->f->cx->scratch);
+        const DType rounded = rounded_on_the_way(at.n);
         w->s = at.s;
-        write_right(w, t, at.n);
+        write_right(w, &right, at.n);
         w->s = s;
+        if (strcmp(right.at, at.n->name) != 0)
+            text_add(t, "\nwhere %s = %s", at.n->name, right.at);
+        else if (rounded != DT_COUNT)
+            text_add(t, "\nwhere %s is rounded to %s", at.n->name, dtype_name(rounded));
     }
 }
 

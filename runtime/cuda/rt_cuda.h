@@ -67,8 +67,10 @@ void rt_launch_end(RtStream *stream, const char *kernel);
 /* Blocks for n items of `each`, as an int; a grid that does not fit ends the program. */
 int rt_blocks(ptrdiff_t n, ptrdiff_t each);
 
-/* while (begin) { work; end }: the work is recorded as a CUDA graph, one for each value of s->add
-   and each set of sizes, and launched as one from then on. begin: false = it has been done. */
+/* while (begin) { work; end }: the work is recorded as a CUDA graph, one for each value of s->add,
+   place of the parameters and set of sizes, and launched as one from then on. begin: false = it
+   has been done. A graph holds the addresses that its kernels were given: gradients, arena and
+   inputs stay where they are, and rt_begin_micro copies samples to the same places each time. */
 bool rt_graph_begin(RtRun *run, RtStep *s);
 void rt_graph_end(RtRun *run, RtStep *s);
 

@@ -77,6 +77,23 @@ for model in *.model large/*.model ../run/*.model $root/models/{digits_mlp,charg
     if [ -z "$wrong" ]; then echo "ok $name"; else echo "not ok $name: line $wrong"; fi
 done
 
+# Headings and comments say what stands below them, in both targets.
+for target in c cuda; do
+    name=emit/words-$target
+    "$GRADCC" --emit=$target --precision=bf16 -D V=50304 $root/models/gpt2.model > "$work/words" 2> "$work/err"
+    heading=$(grep -n '^/\* ---- of ' "$work/words" | cut -d: -f2 | head -n 2)
+    want='/* ---- of logits, HEAD_ROWS rows at a time, forward and backward ---- */
+/* ---- of the backward pass ---- */'
+    if [ "$heading" != "$want" ]; then echo "not ok $name: headings of section 4: $heading"
+    elif ! grep -q 'training: fills the arena; section 6 adds to the sums' "$work/words"; then
+        echo "not ok $name: where sums are added to"
+    elif grep -nE '^ \* where (\w+) = \1$' "$work/words" >&2; then
+        echo "not ok $name: a formula that says nothing"
+    elif ! grep -q '^ \* where d_ln_f is rounded to bf16$' "$work/words"; then
+        echo "not ok $name: a rounding is not told"
+    else echo "ok $name"; fi
+done
+
 # Layer loops stay loops.
 "$GRADCC" --emit=c -D L=2 $root/models/gpt2.model > "$work/2.c"
 "$GRADCC" --emit=c -D L=48 $root/models/gpt2.model > "$work/48.c"

@@ -334,7 +334,7 @@ static Dims tiny_dims(const ptrdiff_t *dims)
  * grid u->n_parts, block RT_UPDATE_THREADS: a block per part, at most RT_UPDATE_PART elements with
  * the same numbers, which its thread 0 computes; a thread has 4 elements of every
  * RT_UPDATE_STRIDE */
-__global__ void __launch_bounds__(RT_UPDATE_THREADS) g_tiny_update(const RtUpdates u)
+static __global__ void __launch_bounds__(RT_UPDATE_THREADS) g_tiny_update(const RtUpdates u)
 {
     const RtPart q = u.part[blockIdx.x];
     if (!u.s->finite)
