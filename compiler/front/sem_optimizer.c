@@ -92,8 +92,8 @@ static const char taken_options[] =
     "data val_data split dims steps batch accumulate lr lr_end warmup decay_steps decay_length "
     "drop_every drop_at drop_factor pct_start div_factor final_div_factor weight_decay clip "
     "clip_value ema loss_scale scale_interval scale_growth scale_backoff nonfinite max_skips eval "
-    "save keep log seed out resume checkpoint prompt tokens temperature top_k threads dry_run plan "
-    "force replay trace help version";
+    "save keep log seed out resume checkpoint prompt tokens temperature top_k threads device "
+    "tf32 dry_run plan force replay trace help version";
 
 enum { NUMBERS_MAX = 16 }; /* as many as rt.h has room for */
 

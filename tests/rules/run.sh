@@ -124,7 +124,7 @@ else bad then "does not compile"; fi
 # Arguments may not be called as options of every program are.
 cd "$here" || exit 1
 missed=""
-for option in $(sed -n 's/^{ "\([a-z-]*\)", .*/\1/p' $root/runtime/core/options.c | sort -u | tr - _); do
+for option in $(sed -n 's/^{ "\([a-z0-9-]*\)", .*/\1/p' $root/runtime/core/options.c | sort -u | tr - _); do
     sed "s/^train/optimizer mine(lr, $option = 1) { p = p - lr * g }\n&/; s/adamw(/mine(/" rule.model > "$work/option.model"
     "$GRADCC" --emit=c "$work/option.model" 2>&1 > "$work/c" | grep -q "$option" && [ ! -s "$work/c" ] ||
         missed="$missed $option"
