@@ -254,6 +254,12 @@ static const char *written_name(Emitter *e, const Step *s, int a, const Type *ty
     const char *name = s->operands[a].buffer->name;
     if (s->operands[a].buffer->kind == BUF_SUM)
         return name;
+    if (s->operands[a].buffer->row && type->rank > 0) {
+        const Dim *dim[RANK_MAX];
+        for (int k = 0; k < type->rank; k++)
+            dim[k] = k < type->rank - 1 ? type->dim[k] : s->operands[a].buffer->row;
+        type = type_of(e->p->dims, type->dtype, type->rank, dim);
+    }
     for (int k = 0; k <= type->rank; k++) {
         const Type *part = type_of(e->p->dims, type->dtype, type->rank - k, type->dim + k);
         if (dim_same(all, type_elems(e->p->dims, part)))

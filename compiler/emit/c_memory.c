@@ -137,6 +137,9 @@ static void write_table(Emitter *e, const Routine *r)
                  life.read > life.written ? life.read : life.written);
         text_add(e->out, " *   %s", emit_comment(e, t.at, COLUMNS - 5));
         const char *shares = shares_with(e, r, b);
+        if (b->row)
+            text_add(e->out, "\n *       %s of each row are values",
+                     emit_comment(e, dim_text(e->cx, b->row), 40));
         text_put(e->out, "\n");
         if (shares[0])
             emit_prose(e->out, " *       ", " *         ", shares);

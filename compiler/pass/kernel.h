@@ -33,6 +33,7 @@ struct Buffer {
     const char *name; /* unique in its routine: "x", "d_x", "h_qkv" */
     DType dtype;      /* of its elements */
     const Type *type; /* dense row-major; stacks: trip count in front */
+    const Dim *row;   /* elements of its last axis that are values, where it has more; or NULL */
     const Node *node; /* whose value it holds */
     /* order.c; positions count steps of the routine in execution order, a loop's body once */
     int first, last; /* live from start of first to end of last */
@@ -167,7 +168,8 @@ typedef struct {
     AddKind add;
 } Scatter;
 
-typedef struct {
+typedef struct Kernel Kernel;
+struct Kernel {
     int number;       /* in the file, by first use: k3 */
     const char *name; /* "k3_x" without the number: "x" */
     KernelKind kind;
@@ -189,7 +191,9 @@ typedef struct {
     Span span;         /* of its main value */
     VEC(Span) lines;   /* of the values it stores, each line of the model once */
     bool backward;     /* of the backward pass */
-} Kernel;
+    const Kernel
+        *like; /* it is a copy of that one, for operands with longer rows or dense; or NULL */
+};
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 

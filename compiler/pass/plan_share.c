@@ -54,12 +54,20 @@ static bool pair_operands(Pairs *p, const Step *a, const Step *b)
     return true;
 }
 
+/* Outside of loops, whose functions both use, one may be made for the distance between rows that
+   its own operands have. */
+static bool kernels_pair(const Step *a, const Step *b)
+{
+    const Kernel *x = a->kernel, *y = b->kernel;
+    return x == y || (x && y && a->depth == 0 && b->depth == 0 && (x->like == y || y->like == x));
+}
+
 static bool pair_steps(Pairs *p, const Steps *part, const Steps *all, bool whole);
 
 static bool pair_step(Pairs *p, Step *a, Step *b)
 {
     if (a->kernel || b->kernel)
-        return a->kernel == b->kernel && pair_operands(p, a, b);
+        return kernels_pair(a, b) && pair_operands(p, a, b);
     if (!dim_same(a->loop->trip, b->loop->trip) || a->loop->reverse != b->loop->reverse
         || a->loop->stack != b->loop->stack || a->loop->name != b->loop->name
         || a->loop->part != b->loop->part || !pair_steps(p, &a->body, &b->body, true))
@@ -74,7 +82,7 @@ static bool pair_steps(Pairs *p, const Steps *part, const Steps *all, bool whole
     if (whole && part->len != all->len)
         return false;
     for (int i = 0; i < part->len; i++, k++) {
-        while (k < all->len && part->at[i]->kernel != all->at[k]->kernel)
+        while (k < all->len && !kernels_pair(part->at[i], all->at[k]))
             k++;
         if (k == all->len || !pair_step(p, part->at[i], all->at[k]))
             return false;
