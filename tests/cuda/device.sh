@@ -6,6 +6,8 @@
 #   LIMIT=470           seconds for all of it; a part that does not fit is cut or left out
 #   DEVICE=cuda         simulator: a rehearsal without a GPU, at toy sizes, with more time
 #   DEVICE_SMALL=1      toy sizes on a GPU
+#   PACKAGES=folder     .deb files that are unpacked first, for a machine without a network: those of
+#                       flex, bison, libjansson-dev, libxxhash-dev, zlib1g-dev and what they need
 set -u
 cd "$(dirname "$0")/../.."
 : "${OUT:=device-report}" "${DEVICE:=cuda}" "${BUILD:=build}" "${PYTHON:=python3}"
@@ -28,7 +30,13 @@ part_info() {
     git log -1 --format='gradcc %h' 2>/dev/null
     nproc
 }
-part_build() { make -j"$(nproc)" all; }
+part_build() {
+    if [ -n "${PACKAGES:-}" ]; then
+        for file in "$PACKAGES"/*.deb; do dpkg -x "$file" / || return 1; done
+        ldconfig
+    fi
+    make -j"$(nproc)" all
+}
 part_speed-gpt2-124m() { $PYTHON tests/cuda/device.py speed gpt2-124m; }
 part_speed-gpt2-350m() { $PYTHON tests/cuda/device.py speed gpt2-350m; }
 part_speed-gpt2-b1() { $PYTHON tests/cuda/device.py speed gpt2-b1; }
