@@ -53,9 +53,9 @@ enum { RT_MAX_HYPERS = 16, RT_MAX_STATES = 8 }; /* of an optimizer */
 /* The next `loops` nested loops in parallel, the next loop in simd form (RT_SIMD takes reduction
    clauses), both at once; in parallel only where `work`, a count of elements, is worth it. */
 #define RT_PARALLEL_FOR(loops, work)                                                               \
-    RT_PRAGMA(omp parallel for collapse(loops) schedule(static) if((work) >= RT_PARALLEL_MIN))
+    RT_PRAGMA(omp parallel for collapse(loops) schedule(static) if(rt_is_worth(work)))
 #define RT_PARALLEL_SIMD(work)                                                                     \
-    RT_PRAGMA(omp parallel for simd schedule(static) if(parallel: (work) >= RT_PARALLEL_MIN))
+    RT_PRAGMA(omp parallel for simd schedule(static) if(parallel: rt_is_worth(work)))
 #define RT_SIMD(...) RT_PRAGMA(omp simd __VA_ARGS__)
 #if defined(__clang__) /* a simd loop that stays scalar is no mistake */
 #pragma clang diagnostic ignored "-Wpass-failed"
@@ -66,6 +66,8 @@ enum {
     RT_COLUMNS = 128,        /* columns that a thread sums at a time */
     RT_LANES = 64,           /* sums side by side, of a row */
 };
+
+static inline bool rt_is_worth(ptrdiff_t work) { return work >= RT_PARALLEL_MIN; }
 
 static inline int rt_chunks(ptrdiff_t rows) /* of at least 8 rows each, at most RT_CHUNKS */
 {

@@ -389,15 +389,18 @@ static int block_threads(const Kernel *k, const CuForm *f)
     return (int)((n + f->vector * 32 - 1) / (f->vector * 32) * 32);
 }
 
-/* Warps do rows of middle length, blocks longer ones. */
+/* Warps do rows of middle length, blocks longer ones. A row that is alone is done by all threads of
+   the one block, since each of them adds to its totals. */
 static void choose_team(const Kernel *k, CuForm *f, int64_t rows, int64_t row)
 {
     const bool narrow = row <= SHORT || leans_across(k) > 0;
     f->team = narrow && f->columns == 0 ? CU_THREAD : row <= WARP_ROW ? CU_WARP : CU_BLOCK;
-    if (rows == 1 && row > 32 && k->n_axes == 1)
+    const bool alone = k->n_axes == 1;
+    if (alone)
         f->team = CU_BLOCK;
     f->threads = f->team == CU_THREAD          ? 128
                  : f->team == CU_WARP          ? 256
+                 : alone && row <= 32          ? 32
                  : row > LONG_ROW || rows == 1 ? 1024
                                                : block_threads(k, f);
     if (f->team == CU_THREAD)

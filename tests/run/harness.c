@@ -21,9 +21,13 @@
 #define rt_update(run, s, function)                                                                \
     own_nothing(run, s);                                                                           \
     (void)(function)
-#define rt_graph_begin(run, s) (own_graph = !own_graph)
+#define rt_graph_begin(run, s) own_graph_begin()
 #define rt_graph_end(run, s)   own_nothing(run, s)
-static bool own_graph; /* the work of a micro-step is queued once */
+static bool own_graph_begin(void) /* the work of a micro-step is queued once */
+{
+    static bool begun;
+    return begun = !begun;
+}
 static void own_begin_step(RtRun *run, RtStep *s);
 static void own_begin_micro(RtRun *run, RtStep *s, int micro);
 static void own_seed_losses(RtRun *run, RtStep *s);
