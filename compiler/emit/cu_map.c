@@ -202,18 +202,37 @@ static void write_sum(CuMap *x, int effect, const char *index, const char *block
     m->index[x->row] = own;
 }
 
-/* Warps of a block have sums of the same columns: added up in shared memory. n: columns there,
-   first: the first of them. */
-static void store_shared_sums(CuMap *x, int count, const char *n, const char *first,
-                              const char *block)
+/* "for (int column = threadIdx.x; column < C; column += 128) {": a thread's columns of n. Where a
+   thread has one at most, `if`, or nothing at all; n < 0: known when the program starts. */
+static void open_columns(CuMap *x, const char *column, int64_t n, const char *size)
+{
+    Emitter *e = x->m.e;
+    const int threads = x->f.threads;
+    if (n < 0 || n > threads)
+        open_brace(x, emit_format(e, "for (int %s = (int)threadIdx.x; %s < %s; %s += %d)", column,
+                                  column, size, column, threads));
+    else if (n < threads)
+        open_brace(x, emit_format(e, "if (%s < %s)", column, size));
+}
+
+/* Warps of a block have sums of the same columns: added up in shared memory. tile: columns there,
+   from `first` on; 0: all of the row. */
+static void store_shared_sums(CuMap *x, int count, int tile, const char *first, const char *block)
 {
     MapWriter *m = &x->m;
     Emitter *e = m->e;
+    const Dim *axis = m->k->axis[x->row];
     const char *all = names_take_exact(e, m->w->names, "all");
     const char *c = names_take_exact(e, m->w->names, "column");
-    const char *size = size_text(x, m->k->axis[x->row]);
-    line(x, emit_format(e, "__shared__ %s %s[%d];", c_type(e, sum_type(m->k)), all,
-                        count * x->f.vector * 33));
+    int64_t n = tile;
+    if (tile == 0 && !dim_value(axis, &n))
+        n = -1;
+    const char *size = tile ? emit_format(e, "%d", tile) : size_text(x, axis);
+    const bool loop = n < 0 || n > x->f.threads, bounded = tile && !dim_is_multiple(axis, tile);
+    line(x, emit_format(e, "__shared__ %s %s[%s%d*RT_SUM_ROW(%d)];", c_type(e, sum_type(m->k)), all,
+                        count > 1 ? emit_format(e, "%d*", count) : "", x->f.vector, x->f.vector));
+    if (!loop)
+        line(x, emit_format(e, "const int %s = (int)threadIdx.x;", c));
     for (int i = 0, done = 0; i < m->k->effects.len; i++) {
         if (m->column[i] == NULL)
             continue;
@@ -221,15 +240,15 @@ static void store_shared_sums(CuMap *x, int count, const char *n, const char *fi
             line(x, "__syncthreads();");
         line(x, emit_format(e, "rt_add_warps<%d, %d>(%s, %s);", count, x->f.vector, all,
                             m->column[i]));
-        open_brace(x, emit_format(e, "for (int %s = (int)threadIdx.x; %s < %s; %s += %d)", c, c, n,
-                                  c, x->f.threads));
-        if (first)
-            line(x, emit_format(e, "if (%s + %s < %s)", first, c, size));
-        m->indent += first ? INDENT : 0;
+        open_columns(x, c, n, size);
+        if (bounded)
+            line(x, emit_format(e, "if (%s + %s < %s)", first, c, size_text(x, axis)));
+        m->indent += bounded ? INDENT : 0;
         write_sum(x, i, first ? emit_format(e, "%s + %s", first, c) : c, block,
                   emit_format(e, "%s[rt_sum_at<%d>(%s)]", all, x->f.vector, c));
-        m->indent -= first ? INDENT : 0;
-        close_brace(x);
+        m->indent -= bounded ? INDENT : 0;
+        if (n != x->f.threads)
+            close_brace(x);
     }
 }
 
@@ -421,7 +440,7 @@ static void write_rows(CuMap *x)
     if (!one && x->f.parts > 0)
         close_brace(x);
     if (x->f.columns && x->f.team == CU_WARP)
-        store_shared_sums(x, x->f.count, size_text(x, m->k->axis[x->row]), NULL, "blockIdx.x");
+        store_shared_sums(x, x->f.count, 0, NULL, "blockIdx.x");
     else if (x->f.columns)
         store_own_sums(x);
     store_totals(x);
@@ -451,7 +470,7 @@ static void write_columns(CuMap *x)
     Emitter *e = m->e;
     Text body = text_new(e->cx->scratch), indices = text_new(e->cx->scratch), *out = m->out;
     const int n = x->f.vector, tile = 32 * n, warps = x->f.threads / 32;
-    const char *rows = size_text(x, rows_of(x)), *size = size_text(x, m->k->axis[x->row]);
+    const char *rows = size_text(x, rows_of(x));
     const char *type = map_index_type(m, x->row), *at = n > 1 ? x->at : m->index[x->row];
     const char *first = names_take_exact(e, m->w->names, "first");
     const char *number = x->row == 1 && m->wide[0] ? m->index[0]
@@ -467,8 +486,11 @@ static void write_columns(CuMap *x)
          emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.y + 1, gridDim.y);", to, rows));
     declare_totals(x);
     declare_columns(x);
-    open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s + %s; %s < %s && %s < %s; %s += %d)",
-                              number, from, x->warp, number, to, at, size, number, warps));
+    const char *there = dim_is_multiple(m->k->axis[x->row], tile)
+                            ? ""
+                            : emit_format(e, " && %s < %s", at, size_text(x, m->k->axis[x->row]));
+    open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s + %s; %s < %s%s; %s += %d)", number, from,
+                              x->warp, number, to, there, number, warps));
     m->out = &body;
     map_row_values(m, 0);
     cu_row(x, 0);
@@ -478,7 +500,7 @@ static void write_columns(CuMap *x)
     text_put(m->out, indices.at);
     text_put(m->out, body.at);
     close_brace(x);
-    store_shared_sums(x, 1, emit_format(e, "%d", tile), first, "blockIdx.y");
+    store_shared_sums(x, 1, tile, first, "blockIdx.y");
     x->c->grid = emit_format(e, "dim3(rt_blocks(%s, %d), %d)",
                              dim_c(&x->c->host, m->k->axis[x->row]), tile, x->f.parts);
 }
@@ -512,7 +534,9 @@ static void second_stage(CuMap *x, EffectKind kind, const char *work, const char
     const char *arg[] = { name };
     const char *all = dim_c(&x->c->host, columns);
     emit_statement(&x->c->launch, INDENT,
-                   emit_format(e, "const RtParts<%s> %s = { %s, %d, %d, %s, { %s }, { %s } };",
+                   emit_format(e,
+                               "const RtParts<%s> %s = { .work = %s, .parts = %d, .n_sums = %d, "
+                               ".columns = %s, .to = { %s }, .add = { %s } };",
                                type, name, work, x->f.parts, n, all, to.at, add.at));
     cu_launch(
         x->c, &x->c->launch, emit_format(e, "rt_add_parts<%s>", type),
@@ -560,37 +584,6 @@ static void name_variables(CuMap *x)
     x->elem = names_take_exact(m->e, m->w->names, "e");
 }
 
-/* "a warp per row; lane l has elements (k*32 + l)*8 .. + 7" */
-static const char *launch_comment(CuMap *x)
-{
-    Emitter *e = x->m.e;
-    const int n = x->f.vector;
-    const char *grid = emit_format(e, "grid %s, block %d: ", x->c->grid, x->f.threads);
-    if (x->f.kind == CU_FLAT)
-        return emit_format(e, n > 1 ? "%sa thread has %d elements" : "%sa thread has %d element",
-                           grid, n);
-    if (x->f.kind == CU_COLUMNS)
-        return emit_format(e, "%s%d columns, a warp every %dth row of a range", grid, 32 * n,
-                           x->f.threads / 32);
-    if (x->f.threads == 1)
-        return emit_format(e, "%sone thread", grid);
-    if (x->f.team == CU_THREAD)
-        return emit_format(e, "%sa thread per row", grid);
-    Text t = text_new(e->cx->scratch);
-    text_add(&t, "%sa %s per row, a lane has ", grid, x->f.team == CU_WARP ? "warp" : "block");
-    if (x->f.count > 0)
-        text_add(&t, "%d times ", x->f.count);
-    text_add(&t, n > 1 ? "%d elements" : "%d element", n);
-    if (x->f.keep == CU_SHARED)
-        text_put(&t, ", the row in shared memory");
-    for (int i = 0; i < x->m.k->values.len; i++)
-        if (x->f.with[i] >= 0)
-            text_put(&t, ", the largest and the sum of exp(x - the largest) in one pass");
-    if (x->f.parts > 0)
-        text_put(&t, ", a range of rows per block");
-    return t.at;
-}
-
 void cu_map(CudaWriter *c)
 {
     Emitter *e = c->w.e;
@@ -627,7 +620,7 @@ void cu_map(CudaWriter *c)
     c->block = emit_format(e, "%d", x.f.threads);
     if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0) /* room for what is kept */
         c->bounds = x.f.columns ? "128, 2" : x.f.kept > 24 ? "256, 2" : "256, 3";
-    c->comment = launch_comment(&x);
+    c->comment = cu_launch_comment(&x);
 }
 
 /* ---- room for partial sums ------------------------------------------------------------------- */
@@ -710,15 +703,3 @@ void cu_workspace(KernelProgram *kp)
         if (routine[i])
             add_operands(kp, routine[i], &routine[i]->steps, first);
 }
-
-/* ---- how to read ----------------------------------------------------------------------------- */
-
-const char cu_map_how_to_read[] =
-    " * A __global__ function starts with who a thread is: lane is its place in a warp, warp\n"
-    " * that of the warp in the block, at the first element of a vector, e the element in it.\n"
-    " * RtVec<T, N> holds N elements in registers; rt_load and rt_store move them, 16 bytes at a\n"
-    " * time; x_row is what a lane keeps of a row. rt_warp_sum, rt_block_sum and so on give every\n"
-    " * lane the sum over the warp or the block. Sums over rows that blocks share are made over\n"
-    " * fixed ranges of rows, whose partial results rt_add_parts adds in one order: so the device\n"
-    " * changes no bit. */\n"
-    "\n";

@@ -31,6 +31,8 @@ typedef struct { /* a MAP kernel's __global__ function under construction */
 
 static inline CuMap *cu_of(MapWriter *m) { return (CuMap *)m; }
 
+const char *cu_launch_comment(CuMap *x); /* cu_comment.c: grid, block, who owns what */
+
 /* cu_row.c */
 const char *cu_held(MapWriter *m, const Value *v);
 void cu_row(CuMap *x, int phase);         /* what a thread does with its part of the row */

@@ -273,17 +273,19 @@ RT_DEVICE ptrdiff_t rt_part(ptrdiff_t n, int part, int parts)
     return n / parts * part + n % parts * part / parts;
 }
 
-/* Where the sum of a column lies that the warps of a block add up: vectors of N columns are spread
-   over rows of 33, so that neither lanes nor columns meet in a bank. */
+/* Where the sum of a column lies that the warps of a block add up: element e of the vectors of N
+   columns in a row of its own, a place per lane, and further places so that rows begin 32/N banks
+   apart: neither lanes that add, nor threads that read columns side by side, meet in a bank. */
+#define RT_SUM_ROW(N) ((N) == 1 ? RT_WARP : RT_WARP + RT_WARP / (N))
 template <int N> RT_DEVICE int rt_sum_at(int column)
 {
     const int vector = column / N;
-    return (vector / RT_WARP * N + column % N) * (RT_WARP + 1) + vector % RT_WARP;
+    return (vector / RT_WARP * N + column % N) * RT_SUM_ROW(N) + vector % RT_WARP;
 }
 
 /* What the warps of a block have summed for the same columns, added up in the order of the warps:
    of each lane the COUNT vectors of N columns that begin at (k*32 + lane)*N. all: shared, COUNT*N
-   rows of 33. */
+   rows of RT_SUM_ROW(N). */
 template <int COUNT, int N, typename T>
 RT_DEVICE void rt_add_warps(T *all, const T (&sum)[COUNT][N])
 {
@@ -294,7 +296,7 @@ RT_DEVICE void rt_add_warps(T *all, const T (&sum)[COUNT][N])
             for (int k = 0; k < COUNT; k++) {
                 RT_UNROLL
                 for (int e = 0; e < N; e++) {
-                    T *to = all + (k * N + e) * (RT_WARP + 1) + lane;
+                    T *to = all + (k * N + e) * RT_SUM_ROW(N) + lane;
                     *to = warp == 0 ? sum[k][e] : *to + sum[k][e];
                 }
             }

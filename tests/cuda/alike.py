@@ -3,8 +3,8 @@
 Sections 1, 2 and 5 to 8 are compared word by word after what the targets must write differently is
 taken out of both: the stream; the values of a step, which are in device memory; casts and
 initialisers of C++; room for the sums of columns; the graph of a micro-step; the update of elements;
-what products, attention and scatter work in, and what is alive when; rows on a boundary. Prints
-what else differs, and ends with 1 if anything does.
+what products, attention and scatter work in, and what is alive when; rows on a boundary, and how
+many there are at a time. Prints what else differs, and ends with 1 if anything does.
 """
 import difflib
 import re
@@ -24,7 +24,7 @@ TAKEN_OUT = [
     (r"RT_CHECK_GRID\(([^{}]*), \{ ([^{}]*), \d+ \}, \{ (\w+), 1 \}\)", r"RT_CHECK(\1, \2*\3)"),
     (r"\((const )?(float|double|rt_bf16|rt_f16|int32_t|RtAlive|Dims) ?\*?\)", ""),
     (r"\b(RtAlive|Dims)\{", "{"),
-    (r"extern \"C\" ", ""), (r"RT_UNUSED\(\w+\);", ""),
+    (r"HEAD_ROWS = \d+,", ""), (r"extern \"C\" ", ""), (r"RT_UNUSED\(\w+\);", ""),
     (r"\.n_alive = \d+, \.fullest = \d+", ""), (r"\.blocks = [0-9.]+,", ""),
 ]
 
@@ -40,6 +40,7 @@ def without_functions(text):
 
 
 def words(text):
+    text = text.replace("} /* namespace */", "")
     text = without_functions(re.sub(r"/\*.*?\*/", " ", text, flags=re.S))
     text = re.sub(r"\s+", " ", text)
     for pattern, to in TAKEN_OUT:
