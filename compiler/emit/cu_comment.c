@@ -104,7 +104,8 @@ const char cu_map_how_to_read[] =
     " * that of the warp in the block, at the first element of a vector, e the element in it.\n"
     " * RtVec<T, N> holds N elements in registers; rt_load and rt_store move them, 16 bytes at a\n"
     " * time; x_row is what a thread keeps of a row. rt_warp_sum, rt_block_sum and so on give\n"
-    " * every thread the sum over the warp or the block. Sums over rows that blocks share are made over\n"
-    " * fixed ranges of rows, whose partial results rt_add_parts adds in one order: so the device\n"
-    " * changes no bit. */\n"
+    " * every thread the sum over the warp or the block. Sums over rows that blocks share are\n"
+    " * made over fixed ranges of rows, at most three for each of 132 multiprocessors, whose\n"
+    " * partial results in work_* (ranges, sums, columns) rt_add_parts adds in one order: so the\n"
+    " * device changes no bit. */\n"
     "\n";

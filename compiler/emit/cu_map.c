@@ -637,14 +637,18 @@ static Buffer *work_buffer(KernelProgram *kp, Routine *r, const Kernel *k, int a
     Dims *ds = kp->program->dims;
     const CuForm f = cu_form(kp, k);
     const bool columns = k->args.at[arg].name == work_name;
-    const Dim *dim[2] = { dim_const(ds, f.parts * (columns ? f.columns : f.totals)),
-                          columns ? k->axis[k->n_axes - 1] : dim_const(ds, 1) };
+    const int n = columns ? f.columns : f.totals;
+    const Dim *dim[3] = { dim_const(ds, f.parts) };
+    int rank = 1;
+    if (n > 1)
+        dim[rank++] = dim_const(ds, n);
+    dim[rank++] = columns ? k->axis[k->n_axes - 1] : dim_const(ds, 1);
     Buffer *b = NEW(cx->arena, Buffer);
     b->id = r->buffers.len;
     b->kind = BUF_ARENA;
     b->name = intern_printf(cx, "%s_%s", k->args.at[arg].name, k->name);
     b->dtype = k->args.at[arg].dtype;
-    b->type = type_of(ds, b->dtype, 2, dim);
+    b->type = type_of(ds, b->dtype, rank, dim);
     for (int i = 0; i < r->buffers.len; i++) {
         Buffer *o = r->buffers.at[i];
         if (o->name == b->name && type_same(o->type, b->type))

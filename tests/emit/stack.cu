@@ -18,10 +18,11 @@
  * A __global__ function starts with who a thread is: lane is its place in a warp, warp
  * that of the warp in the block, at the first element of a vector, e the element in it.
  * RtVec<T, N> holds N elements in registers; rt_load and rt_store move them, 16 bytes at a
- * time; x_row is what a lane keeps of a row. rt_warp_sum, rt_block_sum and so on give every
- * lane the sum over the warp or the block. Sums over rows that blocks share are made over
- * fixed ranges of rows, whose partial results rt_add_parts adds in one order: so the device
- * changes no bit. */
+ * time; x_row is what a thread keeps of a row. rt_warp_sum, rt_block_sum and so on give
+ * every thread the sum over the warp or the block. Sums over rows that blocks share are
+ * made over fixed ranges of rows, at most three for each of 132 multiprocessors, whose
+ * partial results in work_* (ranges, sums, columns) rt_add_parts adds in one order: so the
+ * device changes no bit. */
 
 enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((z - y)^2)  stack.model:15 */
@@ -95,7 +96,7 @@ static void k3_h_lin(float *restrict h_lin, const float *restrict h_norm_y,
 /* z[B,C] = z + 0.5 * h_lin * (1 + tanh(h_inner))
  * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
  * stack.model:8
- * grid rt_blocks(B*C, 1024), block 256: a thread has 4 elements */
+ * grid rt_blocks(B*C, 1024), block 256: a thread has 4 elements side by side */
 static __global__ void __launch_bounds__(256)
 g4_z(float *z_next, const float *z, const float *restrict h_lin, ptrdiff_t B)
 {
@@ -123,7 +124,8 @@ static void k4_z(float *z_next, const float *z, const float *restrict h_lin, ptr
 /* loss_a[B,C] = z - y
  * sum_loss += sum over B,C of loss_a^2
  * stack.model:15
- * grid 1, block 1024: a thread has 1 element */
+ * grid 1, block 1024: one block has all, for it stores the sum; a thread has 1 element of every
+ * 1024 */
 static __global__ void __launch_bounds__(1024)
 g5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const float *restrict z,
             const float *restrict y, ptrdiff_t B)
@@ -149,7 +151,7 @@ static void k5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const
 /* ---- of the backward pass ---- */
 
 /* d_z[B,C] = seed_loss * 2 * loss_a[B,C]         stack.model:15   gradient of k5
- * grid rt_blocks(B*C, 1024), block 256: a thread has 4 elements */
+ * grid rt_blocks(B*C, 1024), block 256: a thread has 4 elements side by side */
 static __global__ void __launch_bounds__(256)
 g6_d_z(float *d_z, const float *loss_a, const RtStep *s, ptrdiff_t B)
 {
@@ -177,7 +179,8 @@ static void k6_d_z(float *d_z, const float *loss_a, const RtStep *s, ptrdiff_t B
  * where d_h_inner = d_z * (0.5 * h_lin) * (1 - tanh(h_inner)^2)
  * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
  * stack.model:8   gradient of k4, k3
- * grid dim3(rt_blocks(C, 128), 1), block 256: 128 columns, a warp every 8th row of a range */
+ * grid dim3(rt_blocks(C, 128), 1), block 256: a block has 128 columns and all rows, for it stores
+ * the sum; a warp has every 8th of these rows, a lane 4 columns */
 static __global__ void __launch_bounds__(256)
 g7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, const float *restrict h_lin,
            const float *restrict d_z, bool add, ptrdiff_t B)
@@ -204,9 +207,10 @@ g7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, const float *r
         }
         rt_store(d_h_lin + ib*C + at, d_h_lin_out);
     }
-    __shared__ float all[132];
+    __shared__ float all[4*RT_SUM_ROW(4)];
+    const int column = (int)threadIdx.x;
     rt_add_warps<1, 4>(all, sums);
-    for (int column = (int)threadIdx.x; column < 128; column += 256) {
+    if (column < 128) {
         if (first + column < C)
             d_h_lin_bias[first + column] = add ? d_h_lin_bias[first + column] +
                     all[rt_sum_at<4>(column)] : all[rt_sum_at<4>(column)];
@@ -247,7 +251,8 @@ static void k9_d_h_lin_weight(float *restrict d_h_lin_weight, const float *restr
  *         d_h_norm_rstd * (-0.5 * h_norm_rstd^3) / C * 2 * h_norm_centred
  * where d_h_norm_rstd = sum over C of d_h_norm_y * h_norm_weight * h_norm_centred
  * stack.model:8   gradient of k2
- * grid 1, block 128: a warp per row, a lane has 1 times 4 elements, a range of rows per block */
+ * grid 1, block 128: one block has all rows, for it stores the sum; a warp per row, a lane has up
+ * to 4 elements of it */
 static __global__ void __launch_bounds__(128, 2)
 g10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, const float *restrict d_h_norm_y,
         const float *restrict z, const float *restrict h_norm_mu, const float *restrict h_norm_rstd,
@@ -312,9 +317,10 @@ g10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, const float *restr
             rt_store(d_z + ib*C + at, d_z_out);
         }
     }
-    __shared__ float all[132];
+    __shared__ float all[4*RT_SUM_ROW(4)];
+    const int column = (int)threadIdx.x;
     rt_add_warps<1, 4>(all, sums);
-    for (int column = (int)threadIdx.x; column < C; column += 128) {
+    if (column < C) {
         d_h_norm_weight[column] = add ? d_h_norm_weight[column] + all[rt_sum_at<4>(column)] :
                 all[rt_sum_at<4>(column)];
     }
@@ -370,7 +376,7 @@ static void k11_h_norm_y(float *restrict h_norm_y, const float *restrict z,
 /* z[B,C] = z + 0.5 * h_lin * (1 + tanh(h_inner))
  * where h_inner = 0.7978846 * (h_lin + 0.044715 * h_lin^3)
  * stack.model:8
- * grid rt_blocks(B*C, 1024), block 256: a thread has 4 elements */
+ * grid rt_blocks(B*C, 1024), block 256: a thread has 4 elements side by side */
 static __global__ void __launch_bounds__(256)
 g12_z(float *restrict z, const float *restrict h_lin, ptrdiff_t B)
 {
@@ -395,7 +401,8 @@ static void k12_z(float *restrict z, const float *restrict h_lin, ptrdiff_t B, R
 }
 
 /* sum_loss += sum over B,C of (z[B,C] - y[B,C])^2  stack.model:15
- * grid 1, block 1024: a thread has 1 element */
+ * grid 1, block 1024: one block has all, for it stores the sum; a thread has 1 element of every
+ * 1024 */
 static __global__ void __launch_bounds__(1024)
 g13_sum_loss(double *restrict sum_loss, const float *restrict z, const float *restrict y,
              ptrdiff_t B)

@@ -114,10 +114,11 @@ static EvalPlan tiny_eval_plan(Dims n)
  * A __global__ function starts with who a thread is: lane is its place in a warp, warp
  * that of the warp in the block, at the first element of a vector, e the element in it.
  * RtVec<T, N> holds N elements in registers; rt_load and rt_store move them, 16 bytes at a
- * time; x_row is what a lane keeps of a row. rt_warp_sum, rt_block_sum and so on give every
- * lane the sum over the warp or the block. Sums over rows that blocks share are made over
- * fixed ranges of rows, whose partial results rt_add_parts adds in one order: so the device
- * changes no bit. */
+ * time; x_row is what a thread keeps of a row. rt_warp_sum, rt_block_sum and so on give
+ * every thread the sum over the warp or the block. Sums over rows that blocks share are
+ * made over fixed ranges of rows, at most three for each of 132 multiprocessors, whose
+ * partial results in work_* (ranges, sums, columns) rt_add_parts adds in one order: so the
+ * device changes no bit. */
 
 enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((h - y)^2)  tiny.model:9 */
@@ -136,7 +137,8 @@ static void k1_h_a(float *restrict h_a, const float *restrict x, const float *re
  * loss_a[B,O] = h - y
  * sum_loss += sum over B,O of loss_a^2
  * tiny.model:8, 9
- * grid 1, block 1024: a thread has 1 element */
+ * grid 1, block 1024: one block has all, for it stores the sum; a thread has 1 element of every
+ * 1024 */
 static __global__ void __launch_bounds__(1024)
 g2_h(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
      const float *restrict h_a, const float *restrict y, ptrdiff_t B)
@@ -167,7 +169,8 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
  * d_b[O] (+)= sum over B of d_h_a
  * where d_h = seed_loss * 2 * loss_a
  * tiny.model:8, 9   gradient of k2, k1
- * grid dim3(rt_blocks(O, 64), 1), block 256: 64 columns, a warp every 8th row of a range */
+ * grid dim3(rt_blocks(O, 64), 1), block 256: a block has 64 columns and all rows, for it stores the
+ * sum; a warp has every 8th of these rows, a lane 2 columns */
 static __global__ void __launch_bounds__(256)
 g3_d_h_a(float *restrict d_h_a, float *restrict d_b, const float *restrict loss_a,
          const float *restrict h, const RtStep *s, bool add, ptrdiff_t B)
@@ -192,9 +195,10 @@ g3_d_h_a(float *restrict d_h_a, float *restrict d_b, const float *restrict loss_
         }
         rt_store(d_h_a + ib*O + at, d_h_a_out);
     }
-    __shared__ float all[66];
+    __shared__ float all[2*RT_SUM_ROW(2)];
+    const int column = (int)threadIdx.x;
     rt_add_warps<1, 2>(all, sums);
-    for (int column = (int)threadIdx.x; column < 64; column += 256) {
+    if (column < 64) {
         if (first + column < O)
             d_b[first + column] = add ? d_b[first + column] + all[rt_sum_at<2>(column)] :
                     all[rt_sum_at<2>(column)];
@@ -221,7 +225,8 @@ static void k4_d_w(float *restrict d_w, const float *restrict x, const float *re
 /* ---- of evaluation and outputs, where they differ ---- */
 
 /* sum_loss += sum over B,O of (tanh(h_a[B,O]) - y[B,O])^2  tiny.model:9
- * grid 1, block 1024: a thread has 1 element */
+ * grid 1, block 1024: one block has all, for it stores the sum; a thread has 1 element of every
+ * 1024 */
 static __global__ void __launch_bounds__(1024)
 g5_sum_loss(double *restrict sum_loss, const float *restrict h_a, const float *restrict y,
             ptrdiff_t B)
