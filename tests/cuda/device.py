@@ -29,6 +29,8 @@ SIMULATED = os.environ.get("DEVICE", "cuda") == "simulator"
 SMALL = SIMULATED or os.environ.get("DEVICE_SMALL") == "1"
 ROUNDS = 2 if SMALL else 3
 
+RESULT = os.path.join(os.environ.get("OUT", "."), "speed-{}.json")      # after each round
+
 PEAK_TFLOPS = {"H100 PCIe": 756, "H100": 989, "H200": 989, "GH200": 989, "A100": 312}
 
 
@@ -103,7 +105,9 @@ def run_ours(name, program, data, case, more=()):
     val = ["--val-data", data] if case["T"] else []
     done = subprocess.run([program, "--data", data, *val, "--batch", str(case["B"]), "--accumulate",
                            "1", *dims, "--steps", str(case["steps"]), "--eval", "0", "--save", "0",
-                           "--out", out, *more], check=True, capture_output=True, text=True)
+                           "--out", out, *more], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{program} ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
     records = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
     shutil.rmtree(out, ignore_errors=True)
     updates = [r for r in records if "train/loss" in r]
@@ -163,8 +167,8 @@ def speed(name):
     have_torch = subprocess.run([sys.executable, "-c", "import torch"],
                                 capture_output=True).returncode == 0
     opponent = Opponent(case) if have_torch else None
-    ours, theirs, rows, text, losses, peak = [], [], [], "", [], None
-    for _ in range(ROUNDS):
+    ours, theirs, rows, peak = [], [], [], None
+    for turn in range(ROUNDS):
         ms, text, losses = run_ours(name, program, data, case)
         ours += ms
         if opponent:
@@ -172,19 +176,22 @@ def speed(name):
             theirs += result["ms"]
             rows.append(result["row_ms"])
             peak = result["peak_mib"]
+        print(f"round {turn + 1}: gradcc {statistics.median(ms):.2f} ms, PyTorch "
+              + (f"{rows[-1]:.2f} ms in a row" if rows else "not installed"), file=sys.stderr)
+        mine = statistics.median(ours)
+        result = dict(case=name, device=device_name(), rounds=turn + 1, B=case["B"], T=case["T"],
+                      precision=case["precision"], gradcc_ms=mine, gradcc_min_ms=min(ours),
+                      mfu_percent=mfu(case, text, mine), last_loss=losses[-1],
+                      lines=[s for s in text.splitlines()
+                             if s.split(" ")[0] in ("memory", "device", "products", "done")])
+        if theirs:
+            best = min(statistics.median(theirs), statistics.median(rows))
+            result.update(torch=opponent.versions, torch_ms=statistics.median(theirs),
+                          torch_row_ms=statistics.median(rows), torch_min_ms=min(theirs),
+                          torch_peak_mib=peak, ratio=best / mine)
+        Path(RESULT.format(name)).write_text(json.dumps(result, indent=1))
     if opponent:
         opponent.end()
-    mine = statistics.median(ours)
-    result = dict(case=name, device=device_name(), B=case["B"], T=case["T"],
-                  precision=case["precision"], gradcc_ms=mine, gradcc_min_ms=min(ours),
-                  mfu_percent=mfu(case, text, mine), last_loss=losses[-1],
-                  lines=[s for s in text.splitlines()
-                         if s.split(" ")[0] in ("memory", "device", "products", "done")])
-    if theirs:
-        best = min(statistics.median(theirs), statistics.median(rows))
-        result.update(torch=opponent.versions, torch_ms=statistics.median(theirs),
-                      torch_row_ms=statistics.median(rows), torch_min_ms=min(theirs),
-                      torch_peak_mib=peak, ratio=best / mine)
     print(json.dumps(result, indent=1))
 
 
@@ -211,8 +218,8 @@ def report(where):
     lines += ["| case | precision | gradcc ms (min) | PyTorch ms (min; in a row) | ratio | MFU % |",
               "| --- | --- | --- | --- | --- | --- |"]
     for name in CASES:
-        path = where / f"speed-{name}.txt"
-        if not (where / f"speed-{name}.done").exists():
+        path = where / f"speed-{name}.json"
+        if not path.exists():
             lines.append(f"| {name} | | not measured | | | |")
             continue
         r = json.loads(path.read_text())

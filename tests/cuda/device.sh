@@ -53,8 +53,8 @@ part_sanitize() { tests/cuda/sanitize.sh "$DEVICE"; }
 part_tests() { tests/cuda/oracle.sh "$DEVICE" all; }
 
 # Name and the most seconds of each part.
-parts="info:20 build:150 check:90 speed-gpt2-124m:150 kernels:60 attention:80 sanitize:90 speed-mlp:80
-       speed-gpt2-350m:120 speed-gpt2-b1:80 tests:200"
+parts="info:20 build:150 check:120 speed-gpt2-124m:150 kernels:60 attention:80 sanitize:110 speed-mlp:80
+       speed-gpt2-350m:150 speed-gpt2-b1:80 tests:200"
 
 run_part() {
     local name=$1 most=$(($2 * slower)) rest rc=0
@@ -62,7 +62,7 @@ run_part() {
     rest=$(left); [ "$rest" -lt "$most" ] && most=$rest
     [ "$most" -lt 10 ] && { echo "$name: no time is left"; return; }
     echo "$name: begins, $rest s are left"
-    timeout -k 5 "$most" bash "$0" --part "$name" > "$OUT/$name.txt" 2> "$OUT/$name.err" || rc=$?
+    timeout -k 5 "$most" bash tests/cuda/device.sh --part "$name" > "$OUT/$name.txt" 2> "$OUT/$name.err" || rc=$?
     [ $rc -eq 0 ] && touch "$OUT/$name.done" && echo "$name: done" && return
     echo "$name: ended with exit code $rc"
     tail -n 5 "$OUT/$name.err"

@@ -6,6 +6,7 @@ set -u
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
 : "${BUILD:=$root/build}" "${GRADCC:=$BUILD/gradcc}"
+export RT_CUDA_TUNE=off
 target=${1:-cuda} work=$BUILD/device/sanitize failed=0
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
 rm -rf "$work"; mkdir -p "$work"

@@ -32,6 +32,7 @@ compile() {
     device) "$NVCC" -std=c++20 -O2 --fmad=false -arch=native -I$root/runtime -I$root/runtime/cuda -I. $defines \
                 -DEMITTED="\"$base.cu\"" -o "$base" harness.cu "$BUILD/libgradcc_rt_cuda.a" \
                 $(cat "$BUILD/rt_cuda.libs") ;;
+    *) echo "error: TARGET is c, simulator or device, not $TARGET" >&2; return 1 ;;
     esac
 }
 
@@ -90,7 +91,8 @@ both() {                                        # JOBS at a time
 
 all=${VARIANTS:-fp64 fp64-O0 fp32 bf16 bf16-O0 bf16-masterless fp16}
 if [ $# -gt 0 ]; then
-    for file in "$@"; do check "$file" "$(basename "$file" .model)" "$all"; done
+    for file in "$@"; do both "$file" "$(basename "$file" .model)" "$all"; done
+    wait
     exit
 fi
 export OMP_NUM_THREADS=1
