@@ -2,7 +2,7 @@
 
 Sections 1, 2 and 5 to 8 are compared word by word after what the targets must write differently is
 taken out of both: the stream; the values of a step, which are in device memory; casts and
-initialisers of C++; room for the sums of columns; the graph of a micro-step; the update of elements;
+initialisers of C++, and its namespace; room for the sums of columns; the graph of a micro-step; the update of elements;
 what products, attention and scatter work in, and what is alive when; rows on a boundary, and how
 many there are at a time. Prints what else differs, and ends with 1 if anything does.
 """

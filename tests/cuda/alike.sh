@@ -20,6 +20,6 @@ alike() {
 
 alike digits $root/models/digits_mlp.model
 alike chargpt $root/models/chargpt.model -D rate=0.1
-alike gpt2-bf16 $root/models/gpt2.model --precision=bf16
+alike gpt2-bf16 $root/models/gpt2.model --precision=bf16 --head-rows=512 # the default differs
 alike scan $root/tests/run/scan.model
 alike outputs $root/tests/run/outputs.model --precision=fp16
