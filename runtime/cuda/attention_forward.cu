@@ -62,7 +62,7 @@ static __device__ __forceinline__ void soften(float s[M][N][4], float o[M][P / 8
                 }
             w->sum[m][h] = sum;
         }
-    if (!moved) /* worth is 1 for all */
+    if (!__any_sync(0xffffffffu, moved)) /* worth is 1 for all of the warp */
         return;
 #pragma unroll
     for (int m = 0; m < M; m++)

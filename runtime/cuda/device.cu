@@ -186,13 +186,7 @@ static void fail_call(const RtStream *stream, const char *call, cudaError_t erro
             cudaGetErrorString(error), cudaGetErrorName(error), hint_of(error));
 }
 
-void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error)
-{
-    if (error != cudaSuccess)
-        fail_call(stream, call, error);
-}
-
-/* An error that shows while the host waits belongs to something that was queued before. */
+/* An error that belongs to something that was queued before. */
 static void fail_wait(const RtStream *stream, const char *call, cudaError_t error)
 {
     if (device.sync || !stream->kernel)
@@ -201,6 +195,25 @@ static void fail_wait(const RtStream *stream, const char *call, cudaError_t erro
             "work on the GPU failed: %s (%s); the last that was queued is %s, %s\nhint: %s",
             cudaGetErrorString(error), cudaGetErrorName(error), stream->kernel,
             stream->where ? stream->where : "of the runtime", hint_of(error));
+}
+
+/* Faults of a kernel that runs: from then on every call has them, whatever it was asked. */
+static bool is_late(cudaError_t error)
+{
+    return error == cudaErrorIllegalAddress || error == cudaErrorMisalignedAddress
+           || error == cudaErrorInvalidAddressSpace || error == cudaErrorIllegalInstruction
+           || error == cudaErrorInvalidPc || error == cudaErrorHardwareStackError
+           || error == cudaErrorAssert || error == cudaErrorLaunchFailure
+           || error == cudaErrorLaunchTimeout || error == cudaErrorECCUncorrectable;
+}
+
+void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error)
+{
+    if (error == cudaSuccess)
+        return;
+    if (is_late(error))
+        fail_wait(stream ? stream : &device.compute, call, error);
+    fail_call(stream, call, error);
 }
 
 void rt_stream_wait(RtStream *stream)
@@ -247,7 +260,7 @@ void rt_launch_end(RtStream *stream, const char *kernel)
     if (error == cudaSuccess)
         return;
     snprintf(call, sizeof call, "cudaLaunchKernel(%s)", kernel);
-    fail_call(stream, call, error);
+    rt_cuda_check(stream, call, error);
 }
 
 int rt_blocks(ptrdiff_t n, ptrdiff_t each)

@@ -29,6 +29,17 @@ static void give_up(RtQueue *q, const char *call, cudaError_t error)
     q->noted = true;
 }
 
+/* A run that needs more room than those before has moved the work space: records have the address
+   of the old one. */
+static void drop_old(RtQueue *q, const void *work)
+{
+    if (q->work != work) {
+        rt_graphs_close(q);
+        q->n_graphs = 0;
+    }
+    q->work = work;
+}
+
 bool rt_graph_begin(RtRun *run, RtStep *s)
 {
     RtQueue *q = run->state->queue;
@@ -37,6 +48,7 @@ bool rt_graph_begin(RtRun *run, RtStep *s)
         q->graph_done = false;
         return false;
     }
+    drop_old(q, stream->device->work);
     RtGraph *g = q->graphs && !s->check ? find(run, s) : NULL;
     if (g && g->exec) {
         stream->where = "a micro-step";
@@ -87,6 +99,8 @@ void rt_graph_end(RtRun *run, RtStep *s)
 void rt_graphs_close(RtQueue *q)
 {
     for (int i = 0; i < q->n_graphs; i++)
-        if (q->graph[i].exec)
+        if (q->graph[i].exec) {
             RT_CUDA_CALL(NULL, cudaGraphExecDestroy(q->graph[i].exec));
+            q->graph[i].exec = NULL;
+        }
 }

@@ -41,6 +41,7 @@ void rt_product_lt(cublasStatus_t status, const char *call, const RtProduct *q,
     char name[RT_PRODUCT_TEXT];
     if (status == CUBLAS_STATUS_SUCCESS)
         return;
+    rt_cuda_check(stream, call, cudaPeekAtLastError()); /* of what was queued before */
     rt_fail(RT_EXIT_FAIL,
             "%s: %s: %s of cuBLASLt %s%s%s\nhint: RT_MATMUL=plain computes products without it, "
             "slowly",

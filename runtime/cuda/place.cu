@@ -187,8 +187,10 @@ double rt_place_memory_free(void)
 {
     size_t left = 0, total = 0;
     (void)rt_device();
-    if (cudaMemGetInfo(&left, &total) != cudaSuccess)
+    if (cudaMemGetInfo(&left, &total) != cudaSuccess) {
+        (void)cudaGetLastError(); /* the next launch is not to find it */
         return -1;
+    }
     const size_t others = total / 512; /* code of kernels, and what libraries take for themselves */
     return left > others ? (double)(left - others) : 0;
 }

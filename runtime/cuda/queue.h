@@ -58,6 +58,7 @@ struct RtQueue {
 
     RtGraph graph[RT_GRAPHS];
     int n_graphs;
+    const void *work;   /* the work space that they have */
     RtGraph *recording; /* NULL: none */
     bool graph_done, graphs,
         noted; /* work of a micro-step is done; graphs are used; told why not */

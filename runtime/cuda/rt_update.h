@@ -157,7 +157,7 @@ RT_ON_DEVICE void rt_put_f16(void *copy, const RtPart &q, ptrdiff_t i, const flo
 }
 
 /* Parameters of which some are kept in 16 bits alone: these are widened, and rounded at random
-   behind the update, by the bits of their number in the flat buffer (cpu/round.c has the same).
+   behind the update, by the bits of their number in the flat buffer (cpu/rounding.c has the same).
    p becomes what was written. */
 RT_ON_DEVICE void rt_take_widened(float (&p)[4], const RtUpdates &u, const RtPart &q, ptrdiff_t i)
 {

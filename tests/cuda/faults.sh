@@ -71,6 +71,9 @@ refused late-failure 1 'work on the GPU failed: an illegal memory access was enc
     "CUDASIM_FAIL=launch:$kernel:1:cudaErrorIllegalAddress"
 refused named-failure 1 "digits_mlp.model:12: cudaLaunchKernel($kernel): an illegal memory access" \
     "CUDASIM_FAIL=launch:$kernel:1:cudaErrorIllegalAddress" RT_CUDA_SYNC=1
+# A fault that a later launch finds is not that launch's.
+refused fault-at-launch 1 'work on the GPU failed: an illegal instruction was encountered' \
+    "CUDASIM_FAIL=launch:$kernel:1:cudaErrorIllegalInstruction" CUDASIM_STREAMS=early
 refused hint 1 'hint: run again with RT_CUDA_SYNC=1' CUDASIM_FAIL=cudaEventSynchronize:3:cudaErrorIllegalAddress
 refused memory-fault 1 'hint: the memory of the GPU is faulty' \
     CUDASIM_FAIL=cudaEventSynchronize:3:cudaErrorECCUncorrectable
@@ -167,6 +170,13 @@ RT_CUDA_PROFILE=$PWD/profile.txt ./digits.gpu $data --steps 4 --out none > profi
 if grep -q '^4 updates, the first left out' profile.txt && grep -q "$kernel, digits_mlp.model:12" profile.txt &&
    grep -q 'cublasLtMatmul, digits_mlp.model:13' profile.txt; then ok profile
 else bad profile "$(head -n 3 profile.txt profile.out 2>&1 | tr '\n' ' ')"; fi
+for other in RT_CUDA_GRAPH=0 RT_CUDA_SYNC=1; do
+    # shellcheck disable=SC2086
+    env $other RT_CUDA_PROFILE="$PWD/profile-$other.txt" ./digits.gpu $data --steps 4 --out none > profile.out 2>&1
+    if cmp -s <(awk '{ print $2 }' profile.txt | sort) <(awk '{ print $2 }' "profile-$other.txt" | sort); then
+        ok "profile-$other"
+    else bad "profile-$other" "$(head -n 3 "profile-$other.txt" profile.out 2>&1 | tr '\n' ' ')"; fi
+done
 # An update needs no more of the host than a step that is queued: late streams find missing events.
 for way in late early 3 11; do
     # shellcheck disable=SC2086

@@ -1,8 +1,10 @@
-/* two_runs.cc -- a CUDA program as a library: two runs of one model in a process, in turn.
+/* two_runs.cc -- a CUDA program as a library: two runs of one model in a process, in turn; then two
+ * of which the second one needs more room to work in, when the first has recorded its graphs.
  *
- * In: options of the program. Out: "ok", or what differs. Both do the same updates, so their
- * parameters are the same bytes; when both are freed, nothing of the GPU's memory is left.
+ * In: options of the program. Out: "ok", or what differs. All that do the same updates have the same
+ * bytes as parameters; when all are freed, nothing of the GPU's memory is left.
  */
+#include "cuda/device.h"
 #include "run.h"
 
 extern "C" const RtModel digits_mlp;
@@ -15,9 +17,33 @@ static RtRun *open(RtOptions *o, RtData *data)
     return run;
 }
 
+enum { STEPS = 5 };
+
+/* STEPS of a small run, and a large one opened between two of them: the parameters of the small
+   one. */
+static bool grow(RtOptions *small, RtData *data, void *parameters)
+{
+    RtStep s;
+    RtOptions large = *small;
+    large.train.batch = 1024;
+    large.dims[0] = 1024;
+    RtRun *a = open(small, data), *b = NULL;
+    const void *const before = rt_device()->work;
+    for (int i = 0; i < STEPS; i++) {
+        if (i == STEPS - 1)
+            b = open(&large, data);
+        (void)rt_run_step(a, &s, false);
+    }
+    const bool moved = rt_device()->work != before;
+    rt_place_get(parameters, a->p, rt_params_bytes(&digits_mlp));
+    (void)rt_run_step(b, &s, false);
+    rt_run_free(a);
+    rt_run_free(b);
+    return moved;
+}
+
 int main(int argc, char **argv)
 {
-    enum { STEPS = 5 };
     rt_base_init();
     RtOptions o = rt_options_parse(&digits_mlp, argc, argv);
     rt_options_settle(&digits_mlp, &o);
@@ -44,8 +70,13 @@ int main(int argc, char **argv)
         (void)rt_run_step(c, &s, false);
     rt_place_get(of_b, c->p, bytes);
     rt_run_free(c);
-    if (memcmp(of_a, of_b, bytes) != 0)
+    bool same = memcmp(of_a, of_b, bytes) == 0;
+    const bool moved = grow(&o, data, of_b);
+    same = same && memcmp(of_a, of_b, bytes) == 0;
+    if (!same)
         printf("the parameters differ\n");
+    else if (!moved)
+        printf("a larger run has not moved the work space\n");
     else if (rt_place_taken() != 0)
         printf("%.0f bytes of the GPU are left\n", rt_place_taken());
     else

@@ -57,7 +57,14 @@ const Row rows[] = {
     { cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
       "too many resources requested for launch" },
     { cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated" },
+    { cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered" },
+    { cudaErrorHardwareStackError, "cudaErrorHardwareStackError", "hardware stack error" },
+    { cudaErrorIllegalInstruction, "cudaErrorIllegalInstruction",
+      "an illegal instruction was encountered" },
     { cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address" },
+    { cudaErrorInvalidAddressSpace, "cudaErrorInvalidAddressSpace",
+      "operation not supported on global/shared address space" },
+    { cudaErrorInvalidPc, "cudaErrorInvalidPc", "invalid program counter" },
     { cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure" },
     { cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted" },
     { cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported" },
@@ -184,7 +191,9 @@ bool sim_asynchronous(cudaError_t error)
 {
     return error == cudaErrorLaunchFailure || error == cudaErrorIllegalAddress
            || error == cudaErrorMisalignedAddress || error == cudaErrorLaunchTimeout
-           || error == cudaErrorECCUncorrectable;
+           || error == cudaErrorECCUncorrectable || error == cudaErrorAssert
+           || error == cudaErrorHardwareStackError || error == cudaErrorIllegalInstruction
+           || error == cudaErrorInvalidAddressSpace || error == cudaErrorInvalidPc;
 }
 
 cudaError_t sim_call_error(const char *call)
