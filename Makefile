@@ -137,7 +137,8 @@ $(BUILD)/runtime/%.o: runtime/%.c
 
 $(BUILD)/runtime/cuda/%.o: runtime/cuda/%.cu
 	@mkdir -p $(@D)
-	$(call say,nvcc,$<)$(NVCC) $(CU_FLAGS) -c -o $@ $<
+	$(call say,nvcc,$<)$(NVCC) $(CU_FLAGS) -Xptxas -v -c -o $@ $< 2> $@.ptxas || \
+	    { grep -v '^ptxas info' $@.ptxas >&2; exit 1; }
 
 $(BUILD)/grammar/parser.c $(BUILD)/grammar/parser.h &: grammar/parser.y
 	@mkdir -p $(@D)

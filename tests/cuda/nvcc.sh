@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every emitted .cu and every runtime/cuda/*.cu compiles with nvcc for sm_80 and sm_90, warnings as
-# errors, and no kernel of a large model keeps registers in local memory. Leaves $BUILD/tests-cuda/registers.txt: per
-# kernel and architecture registers, stack, spill stores and loads, shared memory.
+# errors, and no kernel of a large model keeps registers in local memory. Leaves
+# $BUILD/tests-cuda/registers.txt: per kernel and architecture registers, stack, spill stores and
+# loads, shared memory.
 # Usage: nvcc.sh (from run.sh); prints ok, not ok and skip lines.
 set -u
 cd "$(dirname "$0")"
@@ -52,7 +53,15 @@ together() {
 
 both() { while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done; "$@" & }
 
-for file in "$root"/runtime/cuda/*.cu; do both compile "runtime-$(basename "$file" .cu)" "$file"; done
+# What make has compiled for both already, with the same warnings, left what ptxas said of it.
+runtime() {
+    local name said
+    name=$(basename "$1" .cu); said=$BUILD/runtime/cuda/$name.o.ptxas
+    if [ "$said" -nt "$1" ] && [ -e "$BUILD/libgradcc_rt_cuda.a" ]; then
+        cp "$said" "$work/runtime-$name.err"; echo "ok cuda/nvcc/runtime-$name"
+    else compile "runtime-$name" "$1"; fi
+}
+for file in "$root"/runtime/cuda/*.cu; do both runtime "$file"; done
 both together models-fp32 fp32 $root/models/{digits_mlp,chargpt,gpt2}.model
 both together models-bf16 bf16 $root/models/{digits_mlp,chargpt,gpt2}.model
 both together models-fp16 fp16 $root/models/{chargpt,gpt2}.model
