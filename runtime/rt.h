@@ -459,13 +459,16 @@ void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p);
 #endif
 
 /* y[b,h,t,:] = softmax over s of (scale q[b,h,t,:] . k[b,h,s,:]) @ v[b,h,s,:]; causal: s <= t+S-T.
-   lse[b,h,t], dense: the logarithm of that softmax's denominator. A query without keys has y = 0
-   and lse = 0. Error, as tested with values near 1: 5e-5 (1 + |y|), in fp64 1e-12 (1 + |y|). */
+   With a group, heads group*i .. group*i + group - 1 of q and y share head i of k and v, which have
+   H/group heads; d_k and d_v are sums over them. lse[b,h,t], dense: the logarithm of that softmax's
+   denominator. A query without keys has y = 0 and lse = 0. Error, as tested with values near 1:
+   5e-5 (1 + |y|), in fp64 1e-12 (1 + |y|). */
 typedef struct { /* elements from one b, h, t to the next; the last axis is dense */
     ptrdiff_t b, h, t;
 } RtHeads;
 typedef struct {
     ptrdiff_t B, H, T, S, D, E; /* batch, heads, queries, keys, size of q and k, size of v and y */
+    ptrdiff_t group;            /* heads of q that share one of k and v; divides H. 0 = 1 */
     double scale;
     bool causal;
     RtHeads q, k, v, y; /* gradients have steps of their own: */

@@ -126,6 +126,8 @@ static void add_attention(Fields *f, const Attention *x)
     add_size(f, "S", x->S);
     add_size(f, "D", x->D);
     add_size(f, "E", x->E);
+    if (x->group)
+        add_size(f, "group", x->group);
 }
 
 static void write_attention(KernelWriter *w)

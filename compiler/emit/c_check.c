@@ -64,15 +64,17 @@ static Grid grid_of_matmul(Emitter *e, const Matmul *x)
     return g;
 }
 
-static Grid grid_of_heads(Emitter *e, const Attention *x, const HeadSteps *h, const Dim *rows,
-                          const Dim *width)
+/* of_keys: the heads of k and v. */
+static Grid grid_of_heads(Emitter *e, const Attention *x, const HeadSteps *h, bool of_keys,
+                          const Dim *rows, const Dim *width)
 {
     Dims *ds = e->p->dims;
+    const Dim *heads = of_keys && x->group ? dim_exact_div(ds, x->H, x->group) : x->H;
     Grid g = { .n_axes = 0 };
     const bool dense = !h->b && !h->h && !h->t;
     const Dim *head = dim_mul(ds, rows, width);
-    grid_add(&g, x->B, dense ? dim_mul(ds, x->H, head) : h->b);
-    grid_add(&g, x->H, dense ? head : h->h);
+    grid_add(&g, x->B, dense ? dim_mul(ds, heads, head) : h->b);
+    grid_add(&g, heads, dense ? head : h->h);
     grid_add(&g, rows, dense ? width : h->t);
     grid_add(&g, width, dim_one(e));
     return g;
@@ -87,12 +89,12 @@ static Grid grid_of_call(Emitter *e, const Kernel *k, int a)
     switch (k->kind) {
     case KERNEL_MATMUL: return grid_of_matmul(e, &k->matmul);
     case KERNEL_ATTENTION:
-        return a == 0 ? grid_of_heads(e, x, &x->y, x->T, x->E)
-                      : grid_of_heads(e, x, &dense, x->T, dim_one(e));
+        return a == 0 ? grid_of_heads(e, x, &x->y, false, x->T, x->E)
+                      : grid_of_heads(e, x, &dense, false, x->T, dim_one(e));
     case KERNEL_ATTENTION_GRAD:
-        return a == 0   ? grid_of_heads(e, x, &x->d_q, x->T, x->D)
-               : a == 1 ? grid_of_heads(e, x, &x->d_k, x->S, x->D)
-                        : grid_of_heads(e, x, &x->d_v, x->S, x->E);
+        return a == 0   ? grid_of_heads(e, x, &x->d_q, false, x->T, x->D)
+               : a == 1 ? grid_of_heads(e, x, &x->d_k, true, x->S, x->D)
+                        : grid_of_heads(e, x, &x->d_v, true, x->S, x->E);
     case KERNEL_SCATTER:
         grid_add(&g, dim_mul(e->p->dims, k->scatter.n_rows, k->scatter.width), dim_one(e));
         return g;

@@ -242,6 +242,19 @@ static Diag *attention_error(Sem *s, const Ast *call, Expr *const *in)
     return d;
 }
 
+/* The axis before T and S is heads: q may have several for each of k and v. */
+static void heads_error(Sem *s, const Ast *call, Expr *const *in)
+{
+    const Type *q = in[0]->type, *k = in[1]->type;
+    const char *of_q = sem_dim_text(s, q->dim[q->rank - 3]);
+    Diag *d = sem_error(s, call->span, "q has %s heads, no known multiple of the %s of k and v",
+                        of_q, sem_dim_text(s, k->dim[k->rank - 3]));
+    for (int i = 0; i < 3; i++)
+        sem_note_value(s, d, call_arg(call, i), in[i]);
+    sem_hint(d,
+             "each head of k and v is shared by the same constant number of heads of q, in order");
+}
+
 static Thing *apply_attention(Sem *s, const Ast *call)
 {
     Expr *in[3];
@@ -257,10 +270,14 @@ static Thing *apply_attention(Sem *s, const Ast *call)
     for (int i = 0; i < 3; i++)
         fits = fits && in[i]->type->rank == n && n >= 2 && in[i]->type->dtype == DT_F32;
     for (int i = 0; fits && i < n - 2; i++)
-        fits = dim_same(q->dim[i], k->dim[i]) && dim_same(q->dim[i], v->dim[i]);
+        fits = dim_same(k->dim[i], v->dim[i]) && (i == n - 3 || dim_same(q->dim[i], k->dim[i]));
     fits = fits && dim_same(q->dim[n - 1], k->dim[n - 1]) && dim_same(k->dim[n - 2], v->dim[n - 2]);
     if (!fits) {
         attention_error(s, call, in);
+        return thing_poison(s);
+    }
+    if (n > 2 && !dim_ratio(s->dims, q->dim[n - 3], k->dim[n - 3])) {
+        heads_error(s, call, in);
         return thing_poison(s);
     }
     if (!sem_no_mixing(s, call->span, k->dim[n - 2], "attention")

@@ -227,6 +227,13 @@ const Dim *dim_exact_div(Dims *ds, const Dim *a, const Dim *b)
     return dim_is_fraction(d) ? NULL : d;
 }
 
+const Dim *dim_ratio(Dims *ds, const Dim *a, const Dim *b)
+{
+    int64_t times;
+    const Dim *d = dim_exact_div(ds, a, b);
+    return d && dim_value(d, &times) && times >= 1 ? d : NULL;
+}
+
 const Dim *dim_floor_div(Dims *ds, const Dim *a, const Dim *b)
 {
     int64_t x, y;

@@ -60,6 +60,8 @@ const Dim *dim_mod(Dims *ds, const Dim *a, const Dim *b);
 /* a / b where b divides a: cancels where the sum allows it; otherwise a quotient that claims it.
    NULL when both have values and b does not divide a, or b is 0. */
 const Dim *dim_exact_div(Dims *ds, const Dim *a, const Dim *b);
+/* a / b where that is a number, 1 or more, at all sizes of run-time dims; else NULL. */
+const Dim *dim_ratio(Dims *ds, const Dim *a, const Dim *b);
 /* NULL where a division of d no longer divides, or divides by 0. */
 const Dim *dim_replace(Dims *ds, const Dim *d, const Symbol *s, const Dim *by);
 

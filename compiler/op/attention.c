@@ -3,6 +3,8 @@
  * attention(q[..,T,D], k[..,S,D], v[..,S,E]) = (y, lse) with p = softmax(scale q k') over the keys
  * that a query sees, y = p v and lse the log-sum-exp, from which the adjoint makes p again. Causal:
  * query t sees the keys s <= t + S - T. A query that sees none has y = 0, lse = 0 and no adjoint.
+ * The axis before T and S are heads: q may have n times as many as k and v, and then its heads
+ * n i .. n i + n - 1 share head i of them, whose adjoints are the sums over these.
  * attention_grad is an op of its own; grad differentiates its expansion for second order.
  */
 #include "op/rows.h"
@@ -11,7 +13,7 @@
 
 /* ---- shapes -------------------------------------------------------------------------------- */
 
-static const char *check_qkv(Node *const *in)
+static const char *check_qkv(Dims *ds, Node *const *in)
 {
     const Type *q = in[0]->type, *k = in[1]->type, *v = in[2]->type;
     int r = q->rank;
@@ -19,9 +21,13 @@ static const char *check_qkv(Node *const *in)
         return "queries, keys and values have different numbers of axes";
     if (!dtype_is_real(q->dtype) || k->dtype != q->dtype || v->dtype != q->dtype)
         return "queries, keys and values are not of one real dtype";
-    for (int i = 0; i < r - 2; i++)
+    for (int i = 0; i < r - 3; i++)
         if (!dim_same(q->dim[i], k->dim[i]) || !dim_same(q->dim[i], v->dim[i]))
             return "the leading axes of queries, keys and values differ";
+    if (r > 2 && !dim_same(k->dim[r - 3], v->dim[r - 3]))
+        return "the heads of keys and values differ";
+    if (r > 2 && !dim_ratio(ds, q->dim[r - 3], k->dim[r - 3]))
+        return "the heads of queries are no multiple of those of keys and values";
     if (!dim_same(q->dim[r - 1], k->dim[r - 1]))
         return "queries and keys have different widths";
     return dim_same(k->dim[r - 2], v->dim[r - 2]) ? NULL : "the numbers of keys and values differ";
@@ -31,7 +37,7 @@ SHAPE(shape_attention)
 {
     (void)n_in;
     (void)attr;
-    const char *wrong = check_qkv(in);
+    const char *wrong = check_qkv(ds, in);
     if (wrong)
         return shape_refuse(why, wrong);
     const Type *q = in[0]->type;
@@ -66,7 +72,35 @@ typedef struct {
     Node *scores; /* scale q k', [..,T,S] */
     Node *seen;   /* which keys a query sees; NULL = all */
     Node *zero;
+    const Dim *shared; /* that many heads of q share one of k and v; NULL: one */
 } Parts;
+
+/* x[.., H, T, *] of q's heads as [.., H/n, n*T, *]: those that share a head of k and v are one
+   matrix. */
+static Node *gathered(const Parts *p, Node *x)
+{
+    if (!p->shared)
+        return x;
+    const Dim *dim[RANK_MAX];
+    const int r = x->type->rank;
+    for (int i = 0; i < r; i++)
+        dim[i] = x->type->dim[i];
+    dim[r - 3] = p->k->type->dim[r - 3];
+    dim[r - 2] = dim_mul(p->g->program->dims, p->shared, dim[r - 2]);
+    return ir_reshape(p->g, x, r, dim, p->at);
+}
+
+/* ... and back. */
+static Node *spread(const Parts *p, Node *x)
+{
+    if (!p->shared)
+        return x;
+    const Dim *dim[RANK_MAX];
+    const int r = x->type->rank;
+    for (int i = 0; i < r; i++)
+        dim[i] = i < r - 1 ? p->q->type->dim[i] : x->type->dim[i];
+    return ir_reshape(p->g, x, r, dim, p->at);
+}
 
 static Node *scale_of(Graph *g, const Attr *attr, const Type *q, Span at)
 {
@@ -82,7 +116,10 @@ static Node *scale_of(Graph *g, const Attr *attr, const Type *q, Span at)
 static Parts parts_of(Graph *g, const Attr *attr, Node *const *in, Span at)
 {
     Parts p = { .g = g, .at = at, .q = in[0], .k = in[1], .v = in[2] };
-    Node *s = ir_matmul(g, p.q, p.k, false, true, at);
+    const int r = p.q->type->rank;
+    if (r > 2 && !dim_same(p.q->type->dim[r - 3], p.k->type->dim[r - 3]))
+        p.shared = dim_ratio(g->program->dims, p.q->type->dim[r - 3], p.k->type->dim[r - 3]);
+    Node *s = spread(&p, ir_matmul(g, gathered(&p, p.q), p.k, false, true, at));
     p.scores = ir_binary(g, OP_MUL, s, scale_of(g, attr, p.q->type, at), at);
     p.zero = ir_const(g, s->type->dtype, 0, at);
     if (attr->causal) {
@@ -136,7 +173,8 @@ EXPAND(expand_attention)
     Node *z = ir_reduce(g, OP_SUM, e, 1, &last, at);
     if (p.seen)
         z = ir_where(g, binary(&p, OP_EQ, z, p.zero), ir_const(g, dtype, 1, at), z, at);
-    out[0] = ir_matmul(g, binary(&p, OP_DIV, e, along_keys(&p, z, e)), p.v, false, false, at);
+    Node *weights = binary(&p, OP_DIV, e, along_keys(&p, z, e));
+    out[0] = spread(&p, ir_matmul(g, gathered(&p, weights), p.v, false, false, at));
     out[1] = binary(&p, OP_ADD, m, ir_unary(g, OP_LOG, z, at));
 }
 
@@ -145,8 +183,9 @@ static void scores_backward(const Parts *p, const Attr *attr, Node *d_scores, No
                             Node **d_k)
 {
     Node *d = binary(p, OP_MUL, d_scores, scale_of(p->g, attr, p->q->type, p->at));
-    *d_q = ir_matmul(p->g, d, p->k, false, false, p->at);
-    *d_k = ir_matmul(p->g, d, p->q, true, false, p->at);
+    d = gathered(p, d);
+    *d_q = spread(p, ir_matmul(p->g, d, p->k, false, false, p->at));
+    *d_k = ir_matmul(p->g, d, gathered(p, p->q), true, false, p->at);
 }
 
 EXPAND(expand_attention_grad)
@@ -156,11 +195,11 @@ EXPAND(expand_attention_grad)
     Node *y = in[3], *lse = in[4], *d_y = in[5];
     int last = y->type->rank - 1;
     Node *weights = exp_seen(&p, lse);
-    Node *d_weights = ir_matmul(g, d_y, p.v, false, true, at);
+    Node *d_weights = spread(&p, ir_matmul(g, gathered(&p, d_y), p.v, false, true, at));
     Node *dot = ir_reduce(g, OP_SUM, binary(&p, OP_MUL, d_y, y), 1, &last, at);
     Node *d_scores = binary(&p, OP_SUB, d_weights, along_keys(&p, dot, d_weights));
     scores_backward(&p, &n->attr, binary(&p, OP_MUL, weights, d_scores), &out[0], &out[1]);
-    out[2] = ir_matmul(g, weights, d_y, true, false, at);
+    out[2] = ir_matmul(g, gathered(&p, weights), gathered(&p, d_y), true, false, at);
 }
 
 static Node *plus(const Adjoint *a, Node *x, Node *y)
@@ -193,7 +232,8 @@ TRANSPOSES(transpose_attention)
 /* ---- values -------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t n_mats, n_queries, n_keys, width, v_width;
+    int64_t n_mats, shared, n_queries, n_keys, width,
+        v_width; /* shared: heads of q, of a head of k */
     double scale;
     bool causal;
 } Sizes;
@@ -202,6 +242,7 @@ static Sizes sizes_of(const Node *n, const Tensor *const *in)
 {
     int r = in[0]->rank;
     Sizes s = { 1,
+                1,
                 in[0]->dim[r - 2],
                 in[1]->dim[r - 2],
                 in[0]->dim[r - 1],
@@ -210,6 +251,8 @@ static Sizes sizes_of(const Node *n, const Tensor *const *in)
                 n->attr.causal };
     for (int i = 0; i < r - 2; i++)
         s.n_mats *= in[0]->dim[i];
+    if (r > 2 && in[1]->dim[r - 3] > 0)
+        s.shared = in[0]->dim[r - 3] / in[1]->dim[r - 3];
     if (s.scale == 0)
         s.scale = 1 / sqrt((double)s.width);
     return s;
@@ -236,7 +279,7 @@ EVAL(eval_attention)
     Sizes s = sizes_of(n, in);
     double *score = NEW_ARRAY(a, double, s.n_keys + 1);
     for (int64_t row = 0; row < s.n_mats * s.n_queries; row++) {
-        int64_t mat = row / s.n_queries, seen = n_seen(&s, row % s.n_queries);
+        int64_t mat = row / s.n_queries / s.shared, seen = n_seen(&s, row % s.n_queries);
         const double *k = in[1]->at + mat * s.n_keys * s.width;
         const double *v = in[2]->at + mat * s.n_keys * s.v_width;
         double m = -INFINITY, z = 0;
@@ -261,7 +304,7 @@ EVAL(eval_attention_grad)
     (void)env;
     Sizes s = sizes_of(n, in);
     for (int64_t row = 0; row < s.n_mats * s.n_queries; row++) {
-        int64_t mat = row / s.n_queries, seen = n_seen(&s, row % s.n_queries);
+        int64_t mat = row / s.n_queries / s.shared, seen = n_seen(&s, row % s.n_queries);
         int64_t k0 = mat * s.n_keys * s.width, v0 = mat * s.n_keys * s.v_width;
         const double *q = in[0]->at + row * s.width, *d_y = in[5]->at + row * s.v_width;
         double y_dot = dot(d_y, in[3]->at + row * s.v_width, s.v_width);

@@ -319,6 +319,8 @@ static Attention attention_of(Fuser *f, const Node *n)
     a.S = v[2];
     a.D = q[3];
     a.E = v[3];
+    if (!dim_same(q[1], v[1]))
+        a.group = dim_ratio(f->ds, q[1], v[1]);
     return a;
 }
 

@@ -575,6 +575,16 @@ static void write_parts(Text *t, const Heads *h)
                  h->parts_of);
 }
 
+static void write_group(Writer *w, Text *t, const Node *n, const Heads *h, const char *sums)
+{
+    const Type *q = n->in[0]->type, *k = n->in[1]->type;
+    const int r = q->rank;
+    if (r > 2 && !dim_same(q->dim[r - 3], k->dim[r - 3]))
+        text_add(t, "\nwhere %s heads of %s share one of %s and %s%s",
+                 dim_text(w->s->f->cx, dim_ratio(w->s->f->ds, q->dim[r - 3], k->dim[r - 3])), h->q,
+                 h->k, h->v, sums);
+}
+
 /* The five products of the gradient, with p made again from the scores. */
 static void write_attention_grad(Writer *w, Text *t, const Node *n, const Operand *o)
 {
@@ -599,6 +609,7 @@ static void write_attention_grad(Writer *w, Text *t, const Node *n, const Operan
              n->attr.causal ? ", and 0 for keys after the query (causal)" : "");
     text_add(t, "\nwhere d_s = prob * (%s @ %s' - sum of %s * %s over the width of a head)", d_y,
              h.v, d_y, y);
+    write_group(w, t, n, &h, ", whose gradients are sums over these");
     write_parts(t, &d);
     write_parts(t, &h);
 }
@@ -620,6 +631,7 @@ static void write_attention(Writer *w, Text *t, Unit *u, const Operand *o)
     text_put(t, "\n");
     write_left(w, t, o[1].buffer, n->types[1], ADD_NEVER);
     text_put(t, "log of the sum that the softmax of a query divides by");
+    write_group(w, t, n, &h, "");
     write_parts(t, &h);
     if (n->attr.causal)
         text_put(t, "\nwhere causal leaves out the keys after the query");

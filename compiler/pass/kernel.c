@@ -78,9 +78,9 @@ static bool attention_same(const Attention *a, const Attention *b)
 {
     return dims_same(a->B, b->B) && dims_same(a->H, b->H) && dims_same(a->T, b->T)
            && dims_same(a->S, b->S) && dims_same(a->D, b->D) && dims_same(a->E, b->E)
-           && memcmp(&a->scale, &b->scale, sizeof a->scale) == 0 && a->causal == b->causal
-           && steps_same(&a->q, &b->q) && steps_same(&a->k, &b->k) && steps_same(&a->v, &b->v)
-           && steps_same(&a->y, &b->y) && steps_same(&a->d_q, &b->d_q)
+           && dims_same(a->group, b->group) && memcmp(&a->scale, &b->scale, sizeof a->scale) == 0
+           && a->causal == b->causal && steps_same(&a->q, &b->q) && steps_same(&a->k, &b->k)
+           && steps_same(&a->v, &b->v) && steps_same(&a->y, &b->y) && steps_same(&a->d_q, &b->d_q)
            && steps_same(&a->d_k, &b->d_k) && steps_same(&a->d_v, &b->d_v)
            && steps_same(&a->d_y, &b->d_y);
 }
@@ -306,6 +306,8 @@ static void print_attention(Printer *p, const Attention *a, bool grad)
     print_dim(p, "S", a->S);
     print_dim(p, "D", a->D);
     print_dim(p, "E", a->E);
+    if (a->group)
+        print_dim(p, "group", a->group);
     text_add(p->t, " scale %g%s\n", a->scale, a->causal ? " causal" : "");
     print_heads(p, "q", &a->q);
     print_heads(p, "k", &a->k);

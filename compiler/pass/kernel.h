@@ -156,6 +156,7 @@ typedef struct { /* elements from one b, h, t to the next */
 } HeadSteps;
 typedef struct {
     const Dim *B, *H, *T, *S, *D, *E; /* as in RtAttention of the runtime */
+    const Dim *group;                 /* the same; NULL: each head of q has its own k and v */
     double scale;                     /* 0 = 1/sqrt(D) */
     bool causal;
     HeadSteps q, k, v, y, d_q, d_k, d_v, d_y;

@@ -289,12 +289,12 @@ CPU_INLINE REAL *N(take)(REAL **room, ptrdiff_t n)
     return at;
 }
 
-/* k and v of item number `head` of all batches and heads, packed */
+/* k and v of head number `head` of those that they have in all batches, packed */
 static N(Head) N(head_open)(const RtAttention *a, ptrdiff_t head, const REAL *k, const REAL *v,
                             bool backward, REAL **room)
 {
-    k += head_at(a, a->k, head);
-    v += head_at(a, a->v, head);
+    k += keys_at(a, a->k, head);
+    v += keys_at(a, a->v, head);
     N(Head)
     h = { .T = a->T,
           .S = a->S,
@@ -335,7 +335,7 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
     for (ptrdiff_t item = 0; item < heads * shares; item++) {
         const ptrdiff_t head = item / shares;
         REAL *room = rt_cpu_room(RT_ROOM_PACK, bytes);
-        const N(Head) h = N(head_open)(a, head, k, v, false, &room);
+        const N(Head) h = N(head_open)(a, head / a->group, k, v, false, &room);
         N(Forward) w = all;
         w.q += head_at(a, a->q, head);
         w.y += head_at(a, a->y, head);
@@ -345,10 +345,12 @@ static void N(attend)(N(Forward) all, const REAL *k, const REAL *v, const RtAtte
     }
 }
 
-/* with_q: blocks of queries of this share; with_kv: blocks of keys of this share; both: all */
-static void N(backward_item)(const N(Head) * h, const N(Backward) * w, ptrdiff_t share,
-                             ptrdiff_t shares, bool with_q, bool with_kv)
+/* with_q: blocks of queries of this share; with_kv: blocks of keys of this share; both: all. add:
+   to what other heads of the group gave to d_k and d_v. */
+static void N(backward_item)(const N(Head) * h, const N(Backward) * w, BackwardItem item, bool add)
 {
+    const ptrdiff_t share = item.share, shares = item.shares;
+    const bool with_q = item.with_q, with_kv = item.with_kv;
     for (ptrdiff_t t = 0; t < h->T && h->S == 0; t++)
         memset(w->d_q + t * w->d_q_t, 0, (size_t)h->D * sizeof(REAL));
     for (ptrdiff_t s0 = 0; s0 < h->S; s0 += BLOCK) {
@@ -356,7 +358,7 @@ static void N(backward_item)(const N(Head) * h, const N(Backward) * w, ptrdiff_t
             continue;
         const ptrdiff_t first = min_size(N(first_query)(h, s0), h->T) / BLOCK * BLOCK;
         const ptrdiff_t keys = min_size(BLOCK, h->S - s0);
-        bool first_of_key = true;
+        bool first_of_key = !add;
         for (ptrdiff_t t0 = s0 == 0 ? 0 : first; t0 < h->T; t0 += BLOCK)
             if (with_kv || t0 / BLOCK % shares == share) {
                 const N(Pair) at = { t0, min_size(BLOCK, h->T - t0), s0, keys };
@@ -390,21 +392,23 @@ static void N(attend_back)(N(Backward) all, const REAL *k, const REAL *v, const 
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t i = 0; i < items; i++) {
         const BackwardItem item = backward_cut(a, threads, i);
-        const ptrdiff_t head = item.head;
         REAL *room = rt_cpu_room(RT_ROOM_PACK, bytes);
-        const N(Head) h = N(head_open)(a, head, k, v, true, &room);
-        N(Backward) w = all;
-        w.q += head_at(a, a->q, head);
-        w.y += head_at(a, a->y, head);
-        w.d_y += head_at(a, a->d_y, head);
-        w.lse += head * a->T;
-        w.d_q += head_at(a, a->d_q, head);
-        w.d_k += head_at(a, a->d_k, head);
-        w.d_v += head_at(a, a->d_v, head);
+        const N(Head) h = N(head_open)(a, item.head, k, v, true, &room);
         REAL *delta = N(take)(&room, h.T);
-        N(sum_delta)(&h, &w, a->y.t, delta);
-        w.delta = delta;
-        N(backward_item)(&h, &w, item.share, item.shares, item.with_q, item.with_kv);
+        for (ptrdiff_t g = 0; g < a->group; g++) {
+            const ptrdiff_t head = item.head * a->group + g;
+            N(Backward) w = all;
+            w.q += head_at(a, a->q, head);
+            w.y += head_at(a, a->y, head);
+            w.d_y += head_at(a, a->d_y, head);
+            w.lse += head * a->T;
+            w.d_q += head_at(a, a->d_q, head);
+            w.d_k += keys_at(a, a->d_k, item.head);
+            w.d_v += keys_at(a, a->d_v, item.head);
+            N(sum_delta)(&h, &w, a->y.t, delta);
+            w.delta = delta;
+            N(backward_item)(&h, &w, item, g > 0);
+        }
     }
 }
 

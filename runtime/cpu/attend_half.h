@@ -9,7 +9,7 @@
 static RtAttention N(one_head)(const RtAttention *a)
 {
     RtAttention one = *a;
-    one.B = one.H = 1;
+    one.B = one.H = one.group = 1;
     one.q = one.d_q = (RtHeads){ .t = a->D };
     one.k = one.d_k = (RtHeads){ .t = a->D };
     one.v = one.d_v = (RtHeads){ .t = a->E };
@@ -38,10 +38,10 @@ static void N(attend)(SRC *y, float *lse, const SRC *q, const SRC *k, const SRC 
         SRC *own_y = y + head_at(a, a->y, head);
         float *half = rt_cpu_room(RT_ROOM_HALF, N(half_bytes)(a, false));
         float *room = rt_cpu_room(RT_ROOM_PACK, bytes);
-        const float *wide_k = N(rt_widen)(R(take)(&half, a->S * a->D), k + head_at(a, a->k, head),
-                                          a->k.t, a->S, a->D);
-        const float *wide_v = N(rt_widen)(R(take)(&half, a->S * a->E), v + head_at(a, a->v, head),
-                                          a->v.t, a->S, a->E);
+        const SRC *own_k = k + keys_at(a, a->k, head / a->group);
+        const SRC *own_v = v + keys_at(a, a->v, head / a->group);
+        const float *wide_k = N(rt_widen)(R(take)(&half, a->S * a->D), own_k, a->k.t, a->S, a->D);
+        const float *wide_v = N(rt_widen)(R(take)(&half, a->S * a->E), own_v, a->v.t, a->S, a->E);
         float *wide_q = R(take)(&half, a->T * a->D), *wide_y = R(take)(&half, a->T * a->E);
         const R(Head) h = R(head_open)(&one, 0, wide_k, wide_v, false, &room);
         const R(Forward)
@@ -61,46 +61,62 @@ typedef struct {
     const float *lse;
 } N(HalfBackward);
 
-static void N(backward_head)(const N(HalfBackward) * all, const RtAttention *a, BackwardItem item)
+/* Rows [0, n), those of the blocks of this share unless all of them are, rounded into place. */
+static void N(put_rows)(SRC *to, ptrdiff_t step, const float *from, ptrdiff_t width, ptrdiff_t n,
+                        BackwardItem item, bool all)
+{
+    for (ptrdiff_t i = 0; i < n; i += BLOCK) {
+        const ptrdiff_t rows = min_size(BLOCK, n - i);
+        if (all || i / BLOCK % item.shares == item.share)
+            N(rt_narrow)(to + i * step, step, from + i * width, width, rows, width);
+    }
+}
+
+/* A head of k and v, in 32 bits until all heads of its group have added to its gradients. */
+static void N(backward_keys)(const N(HalfBackward) * all, const RtAttention *a, BackwardItem item)
 {
     const RtAttention one = N(one_head)(a);
-    const ptrdiff_t T = a->T, S = a->S, D = a->D, E = a->E, head = item.head;
+    const ptrdiff_t T = a->T, S = a->S, D = a->D, E = a->E;
     float *half = rt_cpu_room(RT_ROOM_HALF, N(half_bytes)(a, true));
     float *room = rt_cpu_room(RT_ROOM_PACK, R(head_room)(a, true));
-    const float *k = N(rt_widen)(R(take)(&half, S * D), all->k + head_at(a, a->k, head), a->k.t, S,
-                                 D);
-    const float *v = N(rt_widen)(R(take)(&half, S * E), all->v + head_at(a, a->v, head), a->v.t, S,
-                                 E);
+    const SRC *own_k = all->k + keys_at(a, a->k, item.head);
+    const SRC *own_v = all->v + keys_at(a, a->v, item.head);
+    const float *k = N(rt_widen)(R(take)(&half, S * D), own_k, a->k.t, S, D);
+    const float *v = N(rt_widen)(R(take)(&half, S * E), own_v, a->v.t, S, E);
     const R(Head) h = R(head_open)(&one, 0, k, v, true, &room);
+    float *q = R(take)(&half, T * D), *y = R(take)(&half, T * E), *d_y = R(take)(&half, T * E);
     float *delta = R(take)(&room, T);
-    const R(Backward) w = {
-        .q = N(rt_widen)(R(take)(&half, T * D), all->q + head_at(a, a->q, head), a->q.t, T, D),
-        .y = N(rt_widen)(R(take)(&half, T * E), all->y + head_at(a, a->y, head), a->y.t, T, E),
-        .d_y = N(rt_widen)(R(take)(&half, T * E), all->d_y + head_at(a, a->d_y, head), a->d_y.t, T,
-                           E),
-        .lse = all->lse + head * T,
-        .d_q = R(take)(&half, T * D),
-        .d_k = R(take)(&half, S * D),
-        .d_v = R(take)(&half, S * E),
-        .q_t = D,
-        .d_q_t = D,
-        .d_k_t = D,
-        .d_v_t = E,
-        .d_y_t = E,
-        .delta = delta,
-    };
-    R(sum_delta)(&h, &w, E, delta);
-    R(backward_item)(&h, &w, item.share, item.shares, item.with_q, item.with_kv);
-    SRC *d_q = all->d_q + head_at(a, a->d_q, head), *d_k = all->d_k + head_at(a, a->d_k, head);
-    SRC *d_v = all->d_v + head_at(a, a->d_v, head);
-    for (ptrdiff_t t = 0; t < T && item.with_q; t += BLOCK)
-        if (item.with_kv || t / BLOCK % item.shares == item.share)
-            N(rt_narrow)(d_q + t * a->d_q.t, a->d_q.t, w.d_q + t * D, D, min_size(BLOCK, T - t), D);
-    for (ptrdiff_t s = 0; s < S && item.with_kv; s += BLOCK)
-        if (item.with_q || s / BLOCK % item.shares == item.share) {
-            N(rt_narrow)(d_k + s * a->d_k.t, a->d_k.t, w.d_k + s * D, D, min_size(BLOCK, S - s), D);
-            N(rt_narrow)(d_v + s * a->d_v.t, a->d_v.t, w.d_v + s * E, E, min_size(BLOCK, S - s), E);
-        }
+    R(Backward)
+    w = { .q = q,
+          .y = y,
+          .d_y = d_y,
+          .d_q = R(take)(&half, T * D),
+          .d_k = R(take)(&half, S * D),
+          .d_v = R(take)(&half, S * E),
+          .q_t = D,
+          .d_q_t = D,
+          .d_k_t = D,
+          .d_v_t = E,
+          .d_y_t = E,
+          .delta = delta };
+    for (ptrdiff_t g = 0; g < a->group; g++) {
+        const ptrdiff_t head = item.head * a->group + g;
+        N(rt_widen)(q, all->q + head_at(a, a->q, head), a->q.t, T, D);
+        N(rt_widen)(y, all->y + head_at(a, a->y, head), a->y.t, T, E);
+        N(rt_widen)(d_y, all->d_y + head_at(a, a->d_y, head), a->d_y.t, T, E);
+        w.lse = all->lse + head * T;
+        R(sum_delta)(&h, &w, E, delta);
+        R(backward_item)(&h, &w, item, g > 0);
+        SRC *d_q = all->d_q + head_at(a, a->d_q, head);
+        if (item.with_q)
+            N(put_rows)(d_q, a->d_q.t, w.d_q, D, T, item, item.with_kv);
+    }
+    if (item.with_kv) {
+        SRC *d_k = all->d_k + keys_at(a, a->d_k, item.head);
+        SRC *d_v = all->d_v + keys_at(a, a->d_v, item.head);
+        N(put_rows)(d_k, a->d_k.t, w.d_k, D, S, item, item.with_q);
+        N(put_rows)(d_v, a->d_v.t, w.d_v, E, S, item, item.with_q);
+    }
 }
 
 /* ---- as rt.h declares them ------------------------------------------------------------------- */
@@ -121,5 +137,5 @@ void N(rt_attention_grad)(SRC *d_q, SRC *d_k, SRC *d_v, const SRC *q, const SRC 
     const ptrdiff_t items = backward_items(&a, threads);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (threads > 1)
     for (ptrdiff_t i = 0; i < items; i++)
-        N(backward_head)(&all, &a, backward_cut(&a, threads, i));
+        N(backward_keys)(&all, &a, backward_cut(&a, threads, i));
 }

@@ -1,9 +1,10 @@
 /* attention.c -- softmax(scale q k') v and its gradient, in memory of order T.
  *
  * In: heads in place, wherever their rows lie (packed qkv included). Out: y and lse; d_q, d_k and
- * d_v. One thread does one head; where there are fewer heads than threads, blocks of queries (and
- * in backward, for d_k and d_v, blocks of keys) are shared out. Every sum has a fixed order. Heads
- * in 16 bits are converted one by one (attend_half.h).
+ * d_v. One thread does one head (in backward, one of k and v with the group of q's heads that share
+ * it); where there are fewer heads than threads, blocks of queries (and in backward, for d_k and
+ * d_v, blocks of keys) are shared out. Every sum has a fixed order. Heads in 16 bits are converted
+ * one by one (attend_half.h).
  */
 #include "cpu/cpu.h"
 #include "cpu/simd.h"
@@ -14,6 +15,7 @@ static bool attention_complete(RtAttention *a)
 {
     if (a->scale == 0)
         a->scale = 1 / sqrt((double)a->D);
+    a->group = max_size(1, a->group);
     return a->B > 0 && a->H > 0;
 }
 
@@ -32,6 +34,15 @@ CPU_INLINE ptrdiff_t head_at(const RtAttention *a, RtHeads step, ptrdiff_t head)
     return head / a->H * step.b + head % a->H * step.h;
 }
 
+/* The same of k and v, of B times H / group. */
+CPU_INLINE ptrdiff_t keys_at(const RtAttention *a, RtHeads step, ptrdiff_t head)
+{
+    const ptrdiff_t heads = a->H / a->group;
+    return head / heads * step.b + head % heads * step.h;
+}
+
+CPU_INLINE ptrdiff_t key_heads(const RtAttention *a) { return a->B * (a->H / a->group); }
+
 /* In so many shares of its blocks a head goes forward. */
 static ptrdiff_t forward_shares(const RtAttention *a, int threads)
 {
@@ -39,7 +50,8 @@ static ptrdiff_t forward_shares(const RtAttention *a, int threads)
     return heads >= threads ? 1 : max_size(1, min_size(ceil_div(a->T, BLOCK), wanted));
 }
 
-/* A head is an item; fewer heads than threads: each is split, d_q apart from d_k and d_v. */
+/* A head of k and v with its group is an item; fewer of them than threads: each is split, d_q apart
+   from d_k and d_v. */
 typedef struct {
     ptrdiff_t head, share, shares;
     bool with_q, with_kv;
@@ -47,17 +59,17 @@ typedef struct {
 
 static bool backward_is_split(const RtAttention *a, int threads)
 {
-    return a->B * a->H < threads && a->T > BLOCK;
+    return key_heads(a) < threads && a->T > BLOCK;
 }
 
 static ptrdiff_t backward_shares(const RtAttention *a, int threads)
 {
-    return backward_is_split(a, threads) ? ceil_div(2 * threads, a->B * a->H) : 1;
+    return backward_is_split(a, threads) ? ceil_div(2 * threads, key_heads(a)) : 1;
 }
 
 static ptrdiff_t backward_items(const RtAttention *a, int threads)
 {
-    return a->B * a->H * backward_shares(a, threads) * (backward_is_split(a, threads) ? 2 : 1);
+    return key_heads(a) * backward_shares(a, threads) * (backward_is_split(a, threads) ? 2 : 1);
 }
 
 static BackwardItem backward_cut(const RtAttention *a, int threads, ptrdiff_t item)

@@ -3,7 +3,7 @@
  * In: heads in place, 16, 32 or 64 bits. Out: y and lse; d_q, d_k and d_v. Heads in 16 bits of at
  * most 128 values go to tensor cores (attention_forward.cu, attention_grad.cu), all others to
  * attention_plain.cu. No result depends on anything but sizes: nothing is added up in memory, and
- * nothing is chosen by time. Grouped heads are steps of 0 in k and v.
+ * nothing is chosen by time.
  */
 #include "cuda/attention.h"
 
@@ -20,6 +20,7 @@ static RtAttention completed(RtAttention a)
 {
     if (a.scale == 0)
         a.scale = 1 / sqrt((double)a.D);
+    a.group = rt_max(a.group, (ptrdiff_t)1);
     return a;
 }
 

@@ -10,7 +10,7 @@
 
 /* What a kernel gets besides its operands. */
 typedef struct {
-    RtAttention a;   /* scale as it is set, never 0 */
+    RtAttention a;   /* scale and group as they are set, never 0 */
     unsigned blocks; /* of queries or keys per head; block number = head * blocks + i */
     bool whole;      /* all rows start at multiples of 16 bytes and are a multiple of that long */
 } AttentionCall;
@@ -21,6 +21,14 @@ static __device__ __forceinline__ ptrdiff_t attention_head(const RtAttention *a,
 {
     const unsigned heads = (unsigned)a->H;
     return (ptrdiff_t)(head / heads) * step.b + (ptrdiff_t)(head % heads) * step.h;
+}
+
+/* The same of the head of k and v that it reads. */
+static __device__ __forceinline__ ptrdiff_t attention_keys(const RtAttention *a, RtHeads step,
+                                                           unsigned head)
+{
+    const unsigned heads = (unsigned)a->H, group = (unsigned)a->group;
+    return (ptrdiff_t)(head / heads) * step.b + (ptrdiff_t)(head % heads / group) * step.h;
 }
 
 /* How many keys query t sees; may be less than 0. */

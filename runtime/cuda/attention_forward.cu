@@ -136,8 +136,8 @@ static __device__ __forceinline__ void forward(const AttentionHalf &x, const Att
     const ptrdiff_t t0 = (ptrdiff_t)(c.blocks - 1 - blockIdx.x % c.blocks) * QUERIES;
     const int D = (int)a->D, E = (int)a->E;
     const TileRows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, D, c.whole };
-    const TileRows k = { x.k + attention_head(a, a->k, head), a->k.t, a->S, D, c.whole };
-    const TileRows v = { x.v + attention_head(a, a->v, head), a->v.t, a->S, E, c.whole };
+    const TileRows k = { x.k + attention_keys(a, a->k, head), a->k.t, a->S, D, c.whole };
+    const TileRows v = { x.v + attention_keys(a, a->v, head), a->v.t, a->S, E, c.whole };
     const int row = (int)threadIdx.x / 32 * 16 * M;
     const float scale = (float)(a->scale * 1.4426950408889634);
     const int last = (int)attention_seen(a, rt_min(t0 + QUERIES, a->T) - 1);

@@ -2,10 +2,11 @@
  *
  * In: q, k, v, y, lse and d_y in place. Out: d_q; d_k and d_v. Two kernels, each written like the
  * forward one: the first goes over blocks of queries and sums d_q along the keys, the second over
- * blocks of keys and sums d_k and d_v along the queries. The one idea: with the rows of the result
- * as rows of the scores, weights and their gradients stay in registers, and no sum is shared
- * between blocks, so that nothing is added up in memory and the order of every sum is fixed. Scores
- * are computed twice for that: 7 products of matrices where 5 would do.
+ * blocks of keys and sums d_k and d_v along the queries, head by head of those that share the keys.
+ * The one idea: with the rows of the result as rows of the scores, weights and their gradients stay
+ * in registers, and no sum is shared between blocks, so that nothing is added up in memory and the
+ * order of every sum is fixed. Scores are computed twice for that: 7 products of matrices where 5
+ * would do.
  */
 #include "cuda/attention.h"
 #include "cuda/attention_tile.h"
@@ -127,8 +128,8 @@ static __device__ __forceinline__ void grad_q(const AttentionHalf &x, const Atte
     const ptrdiff_t t0 = (ptrdiff_t)(c.blocks - 1 - blockIdx.x % c.blocks) * QUERIES;
     const int D = (int)a->D, E = (int)a->E, row = (int)threadIdx.x / 32 * 16 * M;
     const TileRows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, D, c.whole };
-    const TileRows k = { x.k + attention_head(a, a->k, head), a->k.t, a->S, D, c.whole };
-    const TileRows v = { x.v + attention_head(a, a->v, head), a->v.t, a->S, E, c.whole };
+    const TileRows k = { x.k + attention_keys(a, a->k, head), a->k.t, a->S, D, c.whole };
+    const TileRows v = { x.v + attention_keys(a, a->v, head), a->v.t, a->S, E, c.whole };
     const TileRows y = { x.y + attention_head(a, a->y, head), a->y.t, a->T, E, c.whole };
     const TileRows d_y = { x.d_y + attention_head(a, a->d_y, head), a->d_y.t, a->T, E, c.whole };
     const float scale = (float)(a->scale * LOG2_E);
@@ -235,6 +236,28 @@ static __device__ __forceinline__ void add_to_kv(float d_k[M][P / 8][4], float d
     tile_weighted<Half, P, M, N>(d_k, dp, arena, q + lane.rows);
 }
 
+/* The sums of a block of keys, by way of the tiles that k and v had. */
+template <class Half, int P, int M>
+static __device__ __forceinline__ void put_kv(const AttentionHalf &x, const AttentionCall &c,
+                                              unsigned head, ptrdiff_t s0, uint16_t *arena,
+                                              int tile_v, int row, const float d_k[M][P / 8][4],
+                                              const float d_v[M][P / 8][4])
+{
+    const RtAttention *a = &c.a;
+    const int D = (int)a->D, E = (int)a->E;
+    float factor[M][2];
+#pragma unroll
+    for (int m = 0; m < M; m++)
+        factor[m][0] = factor[m][1] = (float)a->scale;
+    tile_store<Half, P, M>(x.d_k + attention_keys(a, a->d_k, head), a->d_k.t, s0, a->S, D, c.whole,
+                           arena, row, d_k, factor);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+        factor[m][0] = factor[m][1] = 1;
+    tile_store<Half, P, M>(x.d_v + attention_keys(a, a->d_v, head), a->d_v.t, s0, a->S, E, c.whole,
+                           arena + tile_v, row, d_v, factor);
+}
+
 /* Tiles of QUERIES queries, N*8 of them at a time. */
 template <class Half, int P, int M, int QUERIES, int N>
 static __device__ __forceinline__ void grad_kv(const AttentionHalf &x, const AttentionCall &c)
@@ -245,24 +268,23 @@ static __device__ __forceinline__ void grad_kv(const AttentionHalf &x, const Att
     float *const number = (float *)(arena + tile_d_y + 2 * other); /* [2][lse, delta][QUERIES] */
     const RtAttention *a = &c.a;
     const TileLane lane = tile_lane<P>();
-    const unsigned head = blockIdx.x / c.blocks;
+    const unsigned head = blockIdx.x / c.blocks * (unsigned)a->group; /* the first that shares k */
     const ptrdiff_t s0 = (ptrdiff_t)(blockIdx.x % c.blocks) * KEYS;
     const int D = (int)a->D, E = (int)a->E, row = (int)threadIdx.x / 32 * 16 * M;
     const int thread = (int)threadIdx.x, T = (int)a->T;
     /* lse and delta of a tile of queries: each thread brings one; beyond the last query lse is such
        that nothing weighs anything */
-    const float *const numbers_at = (thread < QUERIES ? x.lse : x.delta) + head * a->T
-                                    + thread % QUERIES;
+    const float *numbers_at = (thread < QUERIES ? x.lse : x.delta) + head * a->T + thread % QUERIES;
     const float none = thread < QUERIES ? INFINITY : 0;
-    const TileRows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, D, c.whole };
-    const TileRows k = { x.k + attention_head(a, a->k, head), a->k.t, a->S, D, c.whole };
-    const TileRows v = { x.v + attention_head(a, a->v, head), a->v.t, a->S, E, c.whole };
-    const TileRows d_y = { x.d_y + attention_head(a, a->d_y, head), a->d_y.t, a->T, E, c.whole };
+    TileRows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, D, c.whole };
+    const TileRows k = { x.k + attention_keys(a, a->k, head), a->k.t, a->S, D, c.whole };
+    const TileRows v = { x.v + attention_keys(a, a->v, head), a->v.t, a->S, E, c.whole };
+    TileRows d_y = { x.d_y + attention_head(a, a->d_y, head), a->d_y.t, a->T, E, c.whole };
     const float scale = (float)(a->scale * LOG2_E);
     const int ahead = (int)(a->S - a->T - s0) - row; /* of query 0 */
     const ptrdiff_t seen_from = a->causal ? rt_max(s0 + a->T - a->S, (ptrdiff_t)0) : 0;
     const int first = (int)rt_min(seen_from, a->T) / QUERIES * QUERIES;
-    float d_k[M][P / 8][4], d_v[M][P / 8][4], factor[M][2];
+    float d_k[M][P / 8][4], d_v[M][P / 8][4];
 
     tile_load<KEYS, P>(arena, k, s0);
     tile_load<KEYS, P>(arena + tile_v, v, s0);
@@ -275,15 +297,24 @@ static __device__ __forceinline__ void grad_kv(const AttentionHalf &x, const Att
     tile_zero<M, P / 8>(d_v);
     rt_cp_async_wait<0>();
     __syncthreads();
+    int heads = T > 0 ? (int)a->group : 0; /* that are left */
 #pragma unroll 1
-    for (int t0 = first, i = 0; t0 < T; t0 += QUERIES, i ^= 1) {
+    for (int t0 = first, then, i = 0; heads > 0; t0 = then, i ^= 1) {
         float next = 0;
-        if (t0 + QUERIES < T) {
-            tile_load<QUERIES, P>(arena + tile_q + (i ^ 1) * other, q, t0 + QUERIES);
-            tile_load<QUERIES, P>(arena + tile_d_y + (i ^ 1) * other, d_y, t0 + QUERIES);
+        then = t0 + QUERIES;
+        if (then >= T) { /* the next head of the group */
+            then = first;
+            heads--;
+            q.at += a->q.h;
+            d_y.at += a->d_y.h;
+            numbers_at += T;
+        }
+        if (heads > 0) {
+            tile_load<QUERIES, P>(arena + tile_q + (i ^ 1) * other, q, then);
+            tile_load<QUERIES, P>(arena + tile_d_y + (i ^ 1) * other, d_y, then);
             rt_cp_async_commit();
             if (thread < numbers)
-                next = t0 + QUERIES + thread % QUERIES < T ? numbers_at[t0 + QUERIES] : none;
+                next = then + thread % QUERIES < T ? numbers_at[then] : none;
         }
 #pragma unroll 1
         for (int t = 0; t < QUERIES; t += 8 * N)
@@ -297,16 +328,7 @@ static __device__ __forceinline__ void grad_kv(const AttentionHalf &x, const Att
         rt_cp_async_wait<0>();
         __syncthreads(); /* the next tile is there, and nobody reads this one any more */
     }
-#pragma unroll
-    for (int m = 0; m < M; m++)
-        factor[m][0] = factor[m][1] = (float)a->scale;
-    tile_store<Half, P, M>(x.d_k + attention_head(a, a->d_k, head), a->d_k.t, s0, a->S, D, c.whole,
-                           arena, row, d_k, factor);
-#pragma unroll
-    for (int m = 0; m < M; m++)
-        factor[m][0] = factor[m][1] = 1;
-    tile_store<Half, P, M>(x.d_v + attention_head(a, a->d_v, head), a->d_v.t, s0, a->S, E, c.whole,
-                           arena + tile_v, row, d_v, factor);
+    put_kv<Half, P, M>(x, c, head, s0, arena, tile_v, row, d_k, d_v);
 }
 
 /* ---- kernels and their launches -------------------------------------------------------------- */
@@ -334,7 +356,8 @@ static __device__ __forceinline__ void grad_kv(const AttentionHalf &x, const Att
         c.blocks = (unsigned)rt_blocks(c.a.S, rows);                                               \
         rt_attention_shared(stream, (const void *)attention_grad_kv_##half##_##P, room_kv);        \
         RT_LAUNCH(stream, stream->where, attention_grad_kv_##half##_##P,                           \
-                  rt_blocks(c.a.B *c.a.H *c.blocks, 1), TILE_THREADS, room_kv, x, c);              \
+                  rt_blocks(c.a.B *(c.a.H / c.a.group) * c.blocks, 1), TILE_THREADS, room_kv, x,   \
+                  c);                                                                              \
     }
 DEFINE_GRAD(bf16, Bf16, 32, 2, 64, 64)
 DEFINE_GRAD(bf16, Bf16, 64, 2, 64, 64)

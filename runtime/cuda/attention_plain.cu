@@ -249,8 +249,8 @@ static __device__ __forceinline__ void plain_forward(
     const ptrdiff_t t0 = (ptrdiff_t)(c.blocks - 1 - blockIdx.x % c.blocks) * TILE;
     const ptrdiff_t column = (ptrdiff_t)blockIdx.y * TILE;
     const Rows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, a->D };
-    const Rows k = { x.k + attention_head(a, a->k, head), a->k.t, a->S, a->D };
-    const Rows v = { x.v + attention_head(a, a->v, head), a->v.t, a->S, a->E };
+    const Rows k = { x.k + attention_keys(a, a->k, head), a->k.t, a->S, a->D };
+    const Rows v = { x.v + attention_keys(a, a->v, head), a->v.t, a->S, a->E };
     const ptrdiff_t last = attention_seen(a, rt_min(t0 + TILE, a->T) - 1);
     const int ty = (int)threadIdx.x / SIDE;
     Real s[EACH][EACH], o[EACH][EACH] = {}, most[EACH], sum[EACH], factor[EACH];
@@ -315,8 +315,8 @@ static __device__ __forceinline__ void plain_grad_q(
     const ptrdiff_t t0 = (ptrdiff_t)(c.blocks - 1 - blockIdx.x % c.blocks) * TILE;
     const ptrdiff_t column = (ptrdiff_t)blockIdx.y * TILE;
     const Rows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, a->D };
-    const Rows k = { x.k + attention_head(a, a->k, head), a->k.t, a->S, a->D };
-    const Rows v = { x.v + attention_head(a, a->v, head), a->v.t, a->S, a->E };
+    const Rows k = { x.k + attention_keys(a, a->k, head), a->k.t, a->S, a->D };
+    const Rows v = { x.v + attention_keys(a, a->v, head), a->v.t, a->S, a->E };
     const Rows y = { x.y + attention_head(a, a->y, head), a->y.t, a->T, a->E };
     const Rows d_y = { x.d_y + attention_head(a, a->d_y, head), a->d_y.t, a->T, a->E };
     const ptrdiff_t last = attention_seen(a, rt_min(t0 + TILE, a->T) - 1);
@@ -349,7 +349,7 @@ static __device__ __forceinline__ void plain_grad_q(
                    factor);
 }
 
-/* Rows of scores are keys here, columns are queries. */
+/* Rows of scores are keys here, columns are queries: those of all heads that share the keys. */
 template <class Type>
 static __device__ __forceinline__ void plain_grad_kv(
     const AttentionTensors<typename Type::T, typename Type::Real> &x, const AttentionCall &c)
@@ -358,22 +358,24 @@ static __device__ __forceinline__ void plain_grad_kv(
     typedef PlainRows<typename Type::T> Rows;
     RT_SHARED_ARENA(Real, shared);
     const RtAttention *a = &c.a;
-    const unsigned head = blockIdx.x / c.blocks;
+    const unsigned head = blockIdx.x / c.blocks * (unsigned)a->group; /* the first that shares k */
     const ptrdiff_t s0 = (ptrdiff_t)(blockIdx.x % c.blocks) * TILE;
     const ptrdiff_t column = (ptrdiff_t)blockIdx.y * TILE;
-    const Rows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, a->D };
-    const Rows k = { x.k + attention_head(a, a->k, head), a->k.t, a->S, a->D };
-    const Rows v = { x.v + attention_head(a, a->v, head), a->v.t, a->S, a->E };
-    const Rows d_y = { x.d_y + attention_head(a, a->d_y, head), a->d_y.t, a->T, a->E };
+    Rows q = { x.q + attention_head(a, a->q, head), a->q.t, a->T, a->D };
+    const Rows k = { x.k + attention_keys(a, a->k, head), a->k.t, a->S, a->D };
+    const Rows v = { x.v + attention_keys(a, a->v, head), a->v.t, a->S, a->E };
+    Rows d_y = { x.d_y + attention_head(a, a->d_y, head), a->d_y.t, a->T, a->E };
     const ptrdiff_t first = a->causal ? rt_max(s0 + a->T - a->S, (ptrdiff_t)0) / TILE * TILE : 0;
     const int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     Real p[EACH][EACH], dp[EACH][EACH], k_o[EACH][EACH] = {}, v_o[EACH][EACH] = {}, factor[EACH];
-    for (ptrdiff_t t0 = first; t0 < a->T; t0 += TILE) {
+    ptrdiff_t row = head * a->T;              /* of lse and delta */
+    int heads = a->T > 0 ? (int)a->group : 0; /* that are left */
+    for (ptrdiff_t t0 = first; heads > 0;) {
         rows_by_rows<Type>(p, k, s0, q, t0, shared);
         rows_by_rows<Type>(dp, v, s0, d_y, t0, shared);
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
-            const ptrdiff_t t = t0 + tx + SIDE * j, at = head * a->T + t;
+            const ptrdiff_t t = t0 + tx + SIDE * j, at = row + t;
             const bool live = t < a->T;
             const Real lse = live ? x.lse[at] : 0, delta = live ? x.delta[at] : 0;
             const ptrdiff_t seen = live ? attention_seen(a, t) : 0;
@@ -388,16 +390,24 @@ static __device__ __forceinline__ void plain_grad_kv(
             add_weighted<Type>(v_o, p, d_y, t0, column, shared);
         if (column < a->D)
             add_weighted<Type>(k_o, dp, q, t0, column, shared);
+        t0 += TILE;
+        if (t0 >= a->T) { /* the next head of the group */
+            t0 = first;
+            heads--;
+            q.at += a->q.h;
+            d_y.at += a->d_y.h;
+            row += a->T;
+        }
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++)
         factor[i] = (Real)a->scale;
-    put_rows<Type>(x.d_k + attention_head(a, a->d_k, head), a->d_k.t, s0, a->S, column, a->D, k_o,
+    put_rows<Type>(x.d_k + attention_keys(a, a->d_k, head), a->d_k.t, s0, a->S, column, a->D, k_o,
                    factor);
 #pragma unroll
     for (int i = 0; i < EACH; i++)
         factor[i] = 1;
-    put_rows<Type>(x.d_v + attention_head(a, a->d_v, head), a->d_v.t, s0, a->S, column, a->E, v_o,
+    put_rows<Type>(x.d_v + attention_keys(a, a->d_v, head), a->d_v.t, s0, a->S, column, a->E, v_o,
                    factor);
 }
 
@@ -406,10 +416,10 @@ static __device__ __forceinline__ void plain_grad_kv(
 static int panels(ptrdiff_t columns) { return columns > TILE ? rt_blocks(columns, TILE) : 1; }
 
 /* A block for each 64 rows of each head and 64 columns of the result. */
-#define LAUNCH(kernel, Real, rows, columns, x)                                                     \
+#define LAUNCH(kernel, Real, heads, rows, columns, x)                                              \
     do {                                                                                           \
         const AttentionCall c = { a, (unsigned)rt_blocks(rows, TILE), false };                     \
-        const dim3 grid((unsigned)rt_blocks(a.B *a.H *c.blocks, 1), (unsigned)panels(columns));    \
+        const dim3 grid((unsigned)rt_blocks(a.B *(heads)*c.blocks, 1), (unsigned)panels(columns)); \
         rt_attention_shared(stream, (const void *)kernel, Pack<Real>::ROOM);                       \
         RT_LAUNCH(stream, stream->where, kernel, grid, PLAIN_THREADS, Pack<Real>::ROOM, x, c);     \
     } while (0)
@@ -433,13 +443,13 @@ static int panels(ptrdiff_t columns) { return columns > TILE ? rt_blocks(columns
     static void forward_##suffix(const AttentionTensors<Store, Real> &x, const RtAttention &a,     \
                                  RtStream *stream)                                                 \
     {                                                                                              \
-        LAUNCH(attention_##suffix, Real, a.T, a.E, x);                                             \
+        LAUNCH(attention_##suffix, Real, a.H, a.T, a.E, x);                                        \
     }                                                                                              \
     static void grad_##suffix(const AttentionTensors<Store, Real> &x, const RtAttention &a,        \
                               RtStream *stream)                                                    \
     {                                                                                              \
-        LAUNCH(attention_grad_q_##suffix, Real, a.T, a.D, x);                                      \
-        LAUNCH(attention_grad_kv_##suffix, Real, a.S, rt_max(a.D, a.E), x);                        \
+        LAUNCH(attention_grad_q_##suffix, Real, a.H, a.T, a.D, x);                                 \
+        LAUNCH(attention_grad_kv_##suffix, Real, a.H / a.group, a.S, rt_max(a.D, a.E), x);         \
     }
 DEFINE_PLAIN(f32, F32, float, float, 2)
 DEFINE_PLAIN(f64, F64, double, double, 1)

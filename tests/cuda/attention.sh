@@ -12,7 +12,7 @@ export BUILD
 work=$BUILD/tests-cuda/attention
 rm -rf "$work"; mkdir -p "$work"
 
-mode=${1:-simulator} short="more-keys odd one long-heads grouped large negative no-keys"
+mode=${1:-simulator} short="more-keys odd one long-heads alike grouped grouped-odd grouped-none large negative no-keys"
 sources=$(echo $root/runtime/cuda/{attention*,scatter}.cu)
 
 # compile PROGRAM: its file is FILE.cu here
@@ -82,7 +82,7 @@ if [ "$mode" = device ]; then
     exit
 fi
 # shellcheck disable=SC2086
-{ run bf16; order bf16 packed fewer-keys narrow-values; run f64 $short; } &
+{ run bf16; order bf16 packed fewer-keys narrow-values grouped; run f64 $short; } &
 # shellcheck disable=SC2086
-{ run f32; order f32 odd; run f16 $short packed packed-32 packed-128 wide-values; }
+{ run f32; order f32 odd; run f16 $short packed packed-32 packed-128 wide-values grouped-long; }
 wait

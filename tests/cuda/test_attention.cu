@@ -97,9 +97,9 @@ static void draw_all(Tensor *x, double size)
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 /* How heads lie. PACKED: q, k, v are parts of [B][T][3][H][D]; TOKENS: [B][T][H][D]; HEADS:
-   [B][H][T][D]; APART: the same with 3 values between rows, from an odd place on; GROUPED: TOKENS, with one
-   head of k and v for all. */
-typedef enum { PACKED, TOKENS, HEADS, APART, GROUPED } Layout;
+   [B][H][T][D]; APART: the same with 3 values between rows, from an odd place on; ALIKE: TOKENS, with
+   one head of k and v in the place of all. */
+typedef enum { PACKED, TOKENS, HEADS, APART, ALIKE } Layout;
 
 typedef struct {
     const char *name;
@@ -107,6 +107,7 @@ typedef struct {
     bool causal;
     Layout layout;
     double scale, size; /* size: of q; scale 0: the usual */
+    ptrdiff_t group;    /* heads of q for one of k and v; 0 = 1 */
 } Case;
 
 static const Case cases[] = {
@@ -124,7 +125,14 @@ static const Case cases[] = {
     { "apart", 2, 1, 66, 66, 64, 64, true, APART, 0, 1 },
     { "one", 1, 2, 1, 1, 1, 1, true, HEADS, 0, 1 },
     { "long-heads", 1, 1, 70, 70, 136, 200, true, TOKENS, 0, 1 },
-    { "grouped", 2, 3, 40, 50, 64, 64, true, GROUPED, 0, 1 },
+    { "alike", 2, 3, 40, 50, 64, 64, true, ALIKE, 0, 1 },
+    { "grouped", 2, 6, 40, 50, 64, 64, true, TOKENS, 0, 1, 3 },
+    { "grouped-tiles", 1, 4, 200, 200, 64, 64, true, TOKENS, 0, 1, 2 },
+    { "grouped-32", 2, 2, 140, 150, 32, 24, false, HEADS, 0, 1, 2 },
+    { "grouped-128", 1, 3, 90, 70, 128, 128, true, HEADS, 0, 1, 3 },
+    { "grouped-odd", 1, 4, 70, 75, 7, 13, true, APART, 0, 1, 2 },
+    { "grouped-long", 1, 2, 70, 66, 136, 70, true, TOKENS, 0, 1, 2 },
+    { "grouped-none", 1, 4, 20, 0, 64, 64, true, HEADS, 0, 1, 2 },
     { "large", 1, 2, 80, 80, 64, 64, true, TOKENS, 0, 300 },
     { "large-all", 1, 1, 64, 130, 128, 128, false, TOKENS, 2, 100 },
     { "negative", 1, 2, 70, 70, 64, 64, true, TOKENS, -0.3, 1 },
@@ -133,19 +141,21 @@ static const Case cases[] = {
     { "no-heads", 1, 0, 20, 20, 64, 64, false, HEADS, 0, 1 },
 };
 
-/* rows: T or S; part: of a packed tensor. */
-static Tensor heads(const Case *c, RtType type, ptrdiff_t rows, ptrdiff_t depth, bool shared,
-                    Layout layout)
+static ptrdiff_t group_of(const Case *c) { return c->group > 0 ? c->group : 1; }
+
+/* of: that many heads; alike: one lies in the place of all. rows: T or S. */
+static Tensor heads(const Case *c, RtType type, ptrdiff_t of, ptrdiff_t rows, ptrdiff_t depth,
+                    bool alike, Layout layout)
 {
-    const ptrdiff_t B = c->B, H = shared ? 1 : c->H, row = layout == APART ? depth + 3 : depth;
+    const ptrdiff_t B = c->B, H = alike ? 1 : of, row = layout == APART ? depth + 3 : depth;
     Tensor x = tensor(type, B * H * rows * row + (layout == APART));
     x.at = layout == APART;
     x.step = layout == HEADS || layout == APART ? (RtHeads){ H * rows * row, rows * row, row }
                                                 : (RtHeads){ rows * H * row, row, H * row };
-    if (shared)
+    if (alike)
         x.step.h = 0;
     x.B = B;
-    x.H = c->H;
+    x.H = of;
     x.rows = rows;
     x.depth = depth;
     return x;
@@ -169,7 +179,8 @@ typedef struct { /* of one case; packed: q, k, v are parts of one, and d_q, d_k,
 
 static All all_new(const Case *c, RtType type)
 {
-    const bool packed = c->layout == PACKED, shared = c->layout == GROUPED;
+    const bool packed = c->layout == PACKED, alike = c->layout == ALIKE;
+    const ptrdiff_t H = c->H, of_keys = H / group_of(c);
     All x = {};
     if (packed) {
         Tensor qkv = tensor(type, c->B * c->T * 3 * c->H * c->D);
@@ -177,15 +188,15 @@ static All all_new(const Case *c, RtType type)
         x.q = part(c, qkv, 0), x.k = part(c, qkv, 1), x.v = part(c, qkv, 2);
         x.d_q = part(c, d_qkv, 0), x.d_k = part(c, d_qkv, 1), x.d_v = part(c, d_qkv, 2);
     } else {
-        x.q = heads(c, type, c->T, c->D, false, c->layout);
-        x.k = heads(c, type, c->S, c->D, shared, c->layout);
-        x.v = heads(c, type, c->S, c->E, shared, c->layout);
-        x.d_q = heads(c, type, c->T, c->D, false, c->layout);
-        x.d_k = heads(c, type, c->S, c->D, false, c->layout);
-        x.d_v = heads(c, type, c->S, c->E, false, c->layout);
+        x.q = heads(c, type, H, c->T, c->D, false, c->layout);
+        x.k = heads(c, type, of_keys, c->S, c->D, alike, c->layout);
+        x.v = heads(c, type, of_keys, c->S, c->E, alike, c->layout);
+        x.d_q = heads(c, type, H, c->T, c->D, false, c->layout);
+        x.d_k = heads(c, type, of_keys, c->S, c->D, false, c->layout);
+        x.d_v = heads(c, type, of_keys, c->S, c->E, false, c->layout);
     }
-    x.y = heads(c, type, c->T, c->E, false, c->layout == HEADS ? TOKENS : c->layout);
-    x.d_y = heads(c, type, c->T, c->E, false, HEADS);
+    x.y = heads(c, type, H, c->T, c->E, false, c->layout == HEADS ? TOKENS : c->layout);
+    x.d_y = heads(c, type, H, c->T, c->E, false, HEADS);
     x.lse = tensor(type == RT_F64 ? RT_F64 : RT_F32, c->B * c->H * c->T);
     return x;
 }
@@ -206,7 +217,8 @@ static ptrdiff_t seen(const Case *c, ptrdiff_t t)
 }
 
 typedef struct { /* dense, of one head */
-    double *y, *lse, *d_q, *d_k, *d_v;
+    double *y, *lse, *d_q;
+    double *d_k, *d_v; /* the part of that head, and of those before it in the group */
 } Wanted;
 
 static double *zeros(ptrdiff_t n) { return (double *)calloc((size_t)n + 1, sizeof(double)); }
@@ -220,7 +232,7 @@ static double weights(const Case *c, const All *x, double scale, ptrdiff_t b, pt
     for (ptrdiff_t s = 0; s < n; s++) {
         p[s] = 0;
         for (ptrdiff_t d = 0; d < c->D; d++)
-            p[s] += value(&x->q, b, h, t, d) * value(&x->k, b, h, s, d);
+            p[s] += value(&x->q, b, h, t, d) * value(&x->k, b, h / group_of(c), s, d);
         p[s] *= scale;
         most = fmax(most, p[s]);
     }
@@ -231,27 +243,28 @@ static double weights(const Case *c, const All *x, double scale, ptrdiff_t b, pt
     return n ? most + log(sum) : 0;
 }
 
-static Wanted wanted_new(const Case *c, const All *x, double scale, ptrdiff_t b, ptrdiff_t h)
+static Wanted wanted_new(const Case *c, const All *x, double scale, ptrdiff_t b, ptrdiff_t h,
+                         double *d_k, double *d_v)
 {
-    Wanted w = { zeros(c->T * c->E), zeros(c->T), zeros(c->T * c->D), zeros(c->S * c->D),
-                 zeros(c->S * c->E) };
+    Wanted w = { zeros(c->T * c->E), zeros(c->T), zeros(c->T * c->D), d_k, d_v };
     double *p = zeros(c->S), *dp = zeros(c->S);
+    const ptrdiff_t of_keys = h / group_of(c);
     for (ptrdiff_t t = 0; t < c->T; t++) {
         w.lse[t] = weights(c, x, scale, b, h, t, p);
         double delta = 0;
         for (ptrdiff_t s = 0; s < seen(c, t); s++) {
             dp[s] = 0;
             for (ptrdiff_t e = 0; e < c->E; e++) {
-                w.y[t * c->E + e] += p[s] * value(&x->v, b, h, s, e);
+                w.y[t * c->E + e] += p[s] * value(&x->v, b, of_keys, s, e);
                 w.d_v[s * c->E + e] += p[s] * value(&x->d_y, b, h, t, e);
-                dp[s] += value(&x->d_y, b, h, t, e) * value(&x->v, b, h, s, e);
+                dp[s] += value(&x->d_y, b, h, t, e) * value(&x->v, b, of_keys, s, e);
             }
             delta += p[s] * dp[s];
         }
         for (ptrdiff_t s = 0; s < seen(c, t); s++)
             for (ptrdiff_t d = 0; d < c->D; d++) {
                 const double g = scale * p[s] * (dp[s] - delta);
-                w.d_q[t * c->D + d] += g * value(&x->k, b, h, s, d);
+                w.d_q[t * c->D + d] += g * value(&x->k, b, of_keys, s, d);
                 w.d_k[s * c->D + d] += g * value(&x->q, b, h, t, d);
             }
     }
@@ -334,6 +347,7 @@ static void call_type(RtType type, const All *x, const RtAttention &a)
     }
 }
 
+/* Head h of k and v in batch b, and those of q that share it. */
 static void check_head(const Case *c, const All *x, double scale, ptrdiff_t b, ptrdiff_t h)
 {
     const RtType type = x->q.type;
@@ -345,20 +359,25 @@ static void check_head(const Case *c, const All *x, double scale, ptrdiff_t b, p
     const bool large = c->size > 1;
     const double allowed = large ? (type == RT_F32 ? 32 : 4) * unit : unit,
                  term = large ? fabs(scale) * sqrt(c->E) : 1e-30;
-    Wanted w = wanted_new(c, x, scale, b, h);
-    Tensor lse = x->lse;
-    lse.at = (b * c->H + h) * c->T;
-    lse.step = { 0, 0, 1 };
-    lse.rows = c->T;
-    lse.depth = 1;
-    compare(c, "y", &x->y, b, h, w.y, allowed, 1e-30);
-    compare(c, "lse", &lse, 0, 0, w.lse, type == RT_F64 ? unit : 0x1p-17, 1e-30);
-    compare(c, "d_v", &x->d_v, b, h, w.d_v, allowed, 1e-30);
-    compare(c, "d_q", &x->d_q, b, h, w.d_q, allowed, term);
-    compare(c, "d_k", &x->d_k, b, h, w.d_k, allowed, term * c->size);
-    double *each[] = { w.y, w.lse, w.d_q, w.d_k, w.d_v };
-    for (int i = 0; i < 5; i++)
-        free(each[i]);
+    double *d_k = zeros(c->S * c->D), *d_v = zeros(c->S * c->E);
+    for (ptrdiff_t of_q = h * group_of(c); of_q < (h + 1) * group_of(c); of_q++) {
+        Wanted w = wanted_new(c, x, scale, b, of_q, d_k, d_v);
+        Tensor lse = x->lse;
+        lse.at = (b * c->H + of_q) * c->T;
+        lse.step = { 0, 0, 1 };
+        lse.rows = c->T;
+        lse.depth = 1;
+        compare(c, "y", &x->y, b, of_q, w.y, allowed, 1e-30);
+        compare(c, "lse", &lse, 0, 0, w.lse, type == RT_F64 ? unit : 0x1p-17, 1e-30);
+        compare(c, "d_q", &x->d_q, b, of_q, w.d_q, allowed, term);
+        double *each[] = { w.y, w.lse, w.d_q };
+        for (int i = 0; i < 3; i++)
+            free(each[i]);
+    }
+    compare(c, "d_v", &x->d_v, b, h, d_v, allowed, 1e-30);
+    compare(c, "d_k", &x->d_k, b, h, d_k, allowed, term * c->size);
+    free(d_k);
+    free(d_v);
 }
 
 static void run(const Case *c, RtType type)
@@ -370,6 +389,7 @@ static void run(const Case *c, RtType type)
                       .S = c->S,
                       .D = c->D,
                       .E = c->E,
+                      .group = c->group,
                       .scale = c->scale,
                       .causal = c->causal,
                       .q = x.q.step,
@@ -396,8 +416,9 @@ static void run(const Case *c, RtType type)
     for (int i = 0; i < (c->layout == PACKED ? 3 : 5); i++)
         copy(*out[i], false);
     const double scale = c->scale == 0 ? 1 / sqrt((double)c->D) : c->scale;
-    for (ptrdiff_t i = 0; i < c->B * c->H; i++)
-        check_head(c, &x, scale, i / c->H, i % c->H);
+    const ptrdiff_t of_keys = c->H / group_of(c);
+    for (ptrdiff_t i = 0; i < c->B * of_keys; i++)
+        check_head(c, &x, scale, i / of_keys, i % of_keys);
     compare_gaps(c, "y", &x.y, NULL, NULL);
     for (int i = 2; i < 5 && c->layout == APART; i++)
         compare_gaps(c, "a gradient", out[i], NULL, NULL);

@@ -40,7 +40,7 @@ static void time_attention(ptrdiff_t B, ptrdiff_t T, ptrdiff_t H, ptrdiff_t D, b
 {
     const ptrdiff_t C = H * D;
     const RtHeads packed = { T * 3 * C, D, 3 * C }, tokens = { T * C, D, C };
-    const RtAttention a = { B,      H,      T,      T,      D,      D,      0,      causal,
+    const RtAttention a = { B,      H,      T,      T,      D,      D,      1,      0,     causal,
                             packed, packed, packed, tokens, packed, packed, packed, tokens };
     const size_t n = (size_t)(B * T * C);
     rt_bf16 *qkv = (rt_bf16 *)filled(3 * n * 2, 0x3d), *d_qkv = (rt_bf16 *)filled(3 * n * 2, 0);

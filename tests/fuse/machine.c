@@ -391,6 +391,12 @@ static int64_t head_at(const Machine *m, const HeadSteps *h, int64_t b, int64_t 
     return b * dim_of(m, h->b) + head * dim_of(m, h->h) + t * dim_of(m, h->t);
 }
 
+/* How many heads of q share one of k and v. */
+static int64_t group_of(const Machine *m, const Attention *p)
+{
+    return p->group ? dim_of(m, p->group) : 1;
+}
+
 /* Scores of one query with the keys it sees; returns how many these are: the first of all. */
 static int64_t scores(Machine *m, const Step *s, int arg_q, int arg_k, const int64_t *at, double *x)
 {
@@ -398,9 +404,9 @@ static int64_t scores(Machine *m, const Step *s, int arg_q, int arg_k, const int
     int64_t T = dim_of(m, p->T), S = dim_of(m, p->S), D = dim_of(m, p->D);
     int64_t seen = p->causal ? at[2] + S - T + 1 : S;
     double scale = p->scale != 0 ? p->scale : 1 / sqrt((double)D);
-    int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]);
+    int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]), of_keys = at[1] / group_of(m, p);
     for (int64_t j = 0; j < seen; j++) {
-        int64_t k0 = head_at(m, &p->k, at[0], at[1], j);
+        int64_t k0 = head_at(m, &p->k, at[0], of_keys, j);
         x[j] = 0;
         for (int64_t d = 0; d < D; d++)
             x[j] += *cell(m, s, arg_q, q0 + d) * *cell(m, s, arg_k, k0 + d);
@@ -418,7 +424,7 @@ static void run_attention(Machine *m, const Step *s)
     double *x = NEW_ARRAY(a, double, S + 1);
     for (int64_t r = 0; r < dim_of(m, p->B) * H * T; r++) {
         int64_t at[3] = { r / (H * T), r / T % H, r % T };
-        int64_t seen = scores(m, s, 2, 3, at, x);
+        int64_t seen = scores(m, s, 2, 3, at, x), of_keys = at[1] / group_of(m, p);
         double top = -INFINITY, sum = 0;
         for (int64_t j = 0; j < seen; j++)
             top = x[j] > top ? x[j] : top;
@@ -428,19 +434,20 @@ static void run_attention(Machine *m, const Step *s)
         for (int64_t e = 0; e < E; e++) {
             double y = 0;
             for (int64_t j = 0; j < seen; j++)
-                y += exp(x[j] - top) / sum * *cell(m, s, 4, head_at(m, &p->v, at[0], at[1], j) + e);
+                y += exp(x[j] - top) / sum
+                     * *cell(m, s, 4, head_at(m, &p->v, at[0], of_keys, j) + e);
             *cell(m, s, 0, head_at(m, &p->y, at[0], at[1], at[2]) + e) = y;
         }
     }
     arena_free(a);
 }
 
-static void zero_heads(Machine *m, const Step *s, int arg, const HeadSteps *h, const Dim *rows,
-                       const Dim *width)
+static void zero_heads(Machine *m, const Step *s, int arg, const HeadSteps *h, int64_t heads,
+                       const Dim *rows, const Dim *width)
 {
     const Attention *p = &s->kernel->attention;
     for (int64_t b = 0; b < dim_of(m, p->B); b++)
-        for (int64_t i = 0; i < dim_of(m, p->H); i++)
+        for (int64_t i = 0; i < heads; i++)
             for (int64_t t = 0; t < dim_of(m, rows); t++)
                 for (int64_t d = 0; d < dim_of(m, width); d++)
                     *cell(m, s, arg, head_at(m, h, b, i, t) + d) = 0;
@@ -454,15 +461,16 @@ static void query_grad(Machine *m, const Step *s, const int64_t *at, int64_t r, 
     int64_t q0 = head_at(m, &p->q, at[0], at[1], at[2]);
     int64_t y0 = head_at(m, &p->y, at[0], at[1], at[2]);
     int64_t g0 = head_at(m, &p->d_y, at[0], at[1], at[2]);
-    int64_t dq0 = head_at(m, &p->d_q, at[0], at[1], at[2]);
+    int64_t dq0 = head_at(m, &p->d_q, at[0], at[1], at[2]), of_keys = at[1] / group_of(m, p);
     int64_t seen = scores(m, s, 3, 4, at, x);
     for (int64_t e = 0; e < E; e++)
         own += *cell(m, s, 6, y0 + e) * *cell(m, s, 8, g0 + e);
     for (int64_t j = 0; j < seen; j++) {
         double w = exp(x[j] - *cell(m, s, 7, r)), d = 0;
-        int64_t k0 = head_at(m, &p->k, at[0], at[1], j), v0 = head_at(m, &p->v, at[0], at[1], j);
-        int64_t dk0 = head_at(m, &p->d_k, at[0], at[1], j);
-        int64_t dv0 = head_at(m, &p->d_v, at[0], at[1], j);
+        int64_t k0 = head_at(m, &p->k, at[0], of_keys, j),
+                v0 = head_at(m, &p->v, at[0], of_keys, j);
+        int64_t dk0 = head_at(m, &p->d_k, at[0], of_keys, j);
+        int64_t dv0 = head_at(m, &p->d_v, at[0], of_keys, j);
         for (int64_t e = 0; e < E; e++) {
             d += *cell(m, s, 5, v0 + e) * *cell(m, s, 8, g0 + e);
             *cell(m, s, 2, dv0 + e) += w * *cell(m, s, 8, g0 + e);
@@ -481,9 +489,9 @@ static void run_attention_grad(Machine *m, const Step *s)
     Arena *a = arena_new();
     int64_t H = dim_of(m, p->H), T = dim_of(m, p->T);
     double *x = NEW_ARRAY(a, double, dim_of(m, p->S) + 1);
-    zero_heads(m, s, 0, &p->d_q, p->T, p->D);
-    zero_heads(m, s, 1, &p->d_k, p->S, p->D);
-    zero_heads(m, s, 2, &p->d_v, p->S, p->E);
+    zero_heads(m, s, 0, &p->d_q, H, p->T, p->D);
+    zero_heads(m, s, 1, &p->d_k, H / group_of(m, p), p->S, p->D);
+    zero_heads(m, s, 2, &p->d_v, H / group_of(m, p), p->S, p->E);
     for (int64_t r = 0; r < dim_of(m, p->B) * H * T; r++) {
         int64_t at[3] = { r / (H * T), r / T % H, r % T };
         query_grad(m, s, at, r, x);

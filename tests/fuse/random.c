@@ -316,11 +316,24 @@ static Node *make_draw(Maker *m, Node *x)
     return ir_where(m->g, ir_binary(m->g, OP_LT, u, half, nowhere()), x, zero, nowhere());
 }
 
+/* The type of k and v that have one head for all of q; t, where their number is not known. */
+static const Type *one_head(Maker *m, const Type *t)
+{
+    Dims *ds = m->p->dims;
+    const Dim *dim[RANK_MAX], *one = dim_const(ds, 1);
+    if (t->rank < 3 || !dim_ratio(ds, t->dim[t->rank - 3], one))
+        return t;
+    for (int i = 0; i < t->rank; i++)
+        dim[i] = i == t->rank - 3 ? one : t->dim[i];
+    return type_of(ds, t->dtype, t->rank, dim);
+}
+
 static Node *make_attention(Maker *m, Node *x)
 {
     if (x->type->rank < 2 || x->type->rank > 4)
         return x;
-    Node *in[3] = { x, of_type(m, x->type), of_type(m, x->type) };
+    const Type *of_keys = pick(m, 2) ? x->type : one_head(m, x->type);
+    Node *in[3] = { x, of_type(m, of_keys), of_type(m, of_keys) };
     Node *a = ir_node(m->g, OP_ATTENTION, 3, in, &(Attr){ .causal = pick(m, 2) }, nowhere());
     Node *lse = keep(m, ir_result(a, 1)), *y = ir_result(a, 0);
     if (pick(m, 2))
@@ -328,7 +341,7 @@ static Node *make_attention(Maker *m, Node *x)
     Node *back[6] = { x, in[1], in[2], y, lse, of_type(m, x->type) };
     Node *g = ir_node(m->g, OP_ATTENTION_GRAD, 6, back, &a->attr, nowhere());
     Node *d_q = keep(m, ir_result(g, pick(m, 3)));
-    return pick(m, 2)
+    return of_keys != x->type || pick(m, 2)
                ? d_q
                : ir_concat(m->g, 3, (Node *[]){ ir_result(g, 0), ir_result(g, 1), ir_result(g, 2) },
                            pick(m, x->type->rank), nowhere());

@@ -702,6 +702,50 @@ def attention(q, k, v, causal, scale):
     return weights, weights @ v, np.log(np.where(z == 0, 1, z))[..., 0]
 
 
+def attention_cases(name, q, k, v, causal=0, scale=0):
+    """Rows of attention and attention_grad; q may have several heads for one of k and v."""
+    shared = q.shape[-3] // k.shape[-3]
+    each_k, each_v = np.repeat(k, shared, -3), np.repeat(v, shared, -3)
+    factor = scale or 1 / math.sqrt(q.shape[-1])
+    weights, y, row = attention(q, each_k, each_v, causal, factor)
+    attrs = " causal" * causal + (f" scale {scale}" if scale else "")
+
+    def text(x):
+        return "f64[" + ",".join(map(str, x.shape)) + "]"
+
+    def together(x):  # summed over the heads that share
+        lead = x.shape[:-3]
+        return x.reshape(*lead, x.shape[-3] // shared, shared, *x.shape[-2:]).sum(-3)
+
+    qkv = f"q: {text(q)}, k: {text(k)}, v: {text(v)}"
+    case(
+        "attention",
+        name,
+        "",
+        qkv,
+        f"%y, %l = attention q, k, v{attrs} : {text(y)}, {text(row)}",
+        "%y, %l",
+        {"q": q, "k": k, "v": v},
+        [y, row],
+        tolerance=1e-7,
+    )
+    d = rand(*y.shape)
+    d_w = d @ np.swapaxes(each_v, -1, -2)
+    d_s = weights * (d_w - (d * y).sum(-1, keepdims=True)) * factor
+    d_k, d_v = np.swapaxes(d_s, -1, -2) @ q, np.swapaxes(weights, -1, -2) @ d
+    case(
+        "attention_grad",
+        name,
+        "",
+        f"{qkv}, y: {text(y)}, l: {text(row)}, d: {text(d)}",
+        f"%a, %b, %c = attention_grad q, k, v, y, l, d{attrs} : {text(q)}, {text(k)}, {text(v)}",
+        "%a, %b, %c",
+        {"q": q, "k": k, "v": v, "y": y, "l": row, "d": d},
+        [d_s @ each_k, together(d_k), together(d_v)],
+        tolerance=1e-7,
+    )
+
+
 for name, t, s, causal, scale in [
     ("all", 3, 4, 0, 0),
     ("causal", 4, 4, 1, 0),
@@ -709,38 +753,7 @@ for name, t, s, causal, scale in [
     ("masked", 5, 3, 1, 0),
     ("scaled", 3, 4, 0, 0.7),
 ]:
-    q, k, v = rand(2, t, 3), rand(2, s, 3), rand(2, s, 2)
-    factor = scale or 1 / math.sqrt(3)
-    weights, y, row = attention(q, k, v, causal, factor)
-    attrs = " causal" * causal + (f" scale {scale}" if scale else "")
-    qkv = f"q: f64[2,{t},3], k: f64[2,{s},3], v: f64[2,{s},2]"
-    case(
-        "attention",
-        name,
-        "",
-        qkv,
-        f"%y, %l = attention q, k, v{attrs} : f64[2,{t},2], f64[2,{t}]",
-        "%y, %l",
-        {"q": q, "k": k, "v": v},
-        [y, row],
-        tolerance=1e-7,
-    )
-    d = rand(2, t, 2)
-    d_w = d @ np.swapaxes(v, -1, -2)
-    d_s = weights * (d_w - (d * y).sum(-1, keepdims=True)) * factor
-    answers = [d_s @ k, np.swapaxes(d_s, -1, -2) @ q, np.swapaxes(weights, -1, -2) @ d]
-    case(
-        "attention_grad",
-        name,
-        "",
-        f"{qkv}, y: f64[2,{t},2], l: f64[2,{t}], d: f64[2,{t},2]",
-        f"%a, %b, %c = attention_grad q, k, v, y, l, d{attrs}"
-        f" : f64[2,{t},3], f64[2,{s},3], f64[2,{s},2]",
-        "%a, %b, %c",
-        {"q": q, "k": k, "v": v, "y": y, "l": row, "d": d},
-        answers,
-        tolerance=1e-7,
-    )
+    attention_cases(name, rand(2, t, 3), rand(2, s, 3), rand(2, s, 2), causal, scale)
 
 # ---- loops ---------------------------------------------------------------------------------------
 
@@ -825,6 +838,11 @@ case(
     {"x": x0, "t": [1, 2]},
     [(np.log(np.exp(x0).sum(-1)) - x0[[0, 1], [1, 2]]) * np.log(np.exp(x0).sum(-1))],
 )
+
+# Heads that share: behind all others, whose numbers stay as they are.
+attention_cases("shared", rand(2, 4, 3, 3), rand(2, 2, 4, 3), rand(2, 2, 4, 2))
+attention_cases("shared_causal", rand(6, 3, 2), rand(2, 3, 2), rand(2, 3, 3), causal=1)
+attention_cases("one_for_all", rand(3, 2, 2), rand(1, 4, 2), rand(1, 4, 2), causal=1, scale=0.7)
 
 for op, (header, graphs, checks) in FILES.items():
     with open(os.path.join(HERE, op + ".ir"), "w") as f:

@@ -87,8 +87,9 @@ class Maker:
         elif kind == 14:
             self.add(f'dropout({a}, 0.3)', s)
         elif kind == 15 and s == wide:
-            self.add(f'{a} + merge_heads(attention(heads({a}, H), heads(tanh({a}), H), '
-                     f"heads({a}, H), causal: {r.choice(['true', 'false'])}))", s)
+            few, cut = r.choice([('H', ''), ('1', '[..., 0..C/H]')])
+            self.add(f'{a} + merge_heads(attention(heads({a}, H), heads(tanh({a}){cut}, {few}), '
+                     f"heads({a}{cut}, {few}), causal: {r.choice(['true', 'false'])}))", s)
         elif kind == 16 and s == wide:
             stack, name = self.param('st', 'NAME : cell[C] * L'), self.name('v')
             self.lines += [f'    {name} = {a}',

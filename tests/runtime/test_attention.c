@@ -10,7 +10,8 @@ static uint32_t draw(uint32_t n)
 }
 static double draw_real(void) { return (double)(float)((double)draw(1 << 16) / 65536 - 0.5); }
 
-/* Packed rows as a model has them: [B, T, q | k | v and a gap], or q apart where T is not S. */
+/* Packed rows as a model has them: [B, T, q | k | v and a gap], or q apart where T is not S. H heads
+   of q, H/group of k and v. */
 typedef struct {
     RtAttention a;
     ptrdiff_t kv_row, q_row, y_row, at_k, at_v;
@@ -29,12 +30,13 @@ static void both(double **d, float **f, size_t n, bool nan)
     }
 }
 
-static Case case_open(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E,
-                      bool causal)
+static Case case_open(ptrdiff_t B, ptrdiff_t H, ptrdiff_t group, ptrdiff_t T, ptrdiff_t S,
+                      ptrdiff_t D, ptrdiff_t E, bool causal)
 {
     const bool self = T == S;
-    Case c = { .kv_row = H * (2 * D + E) + 3, .y_row = H * E, .at_k = self ? H * D : 0 };
-    c.at_v = c.at_k + H * D;
+    const ptrdiff_t kv_row = H * D + H / group * (D + E) + 3;
+    Case c = { .kv_row = kv_row, .y_row = H * E, .at_k = self ? H * D : 0 };
+    c.at_v = c.at_k + H / group * D;
     c.q_row = self ? c.kv_row : H * D + 1;
     c.n_kv = (size_t)(B * S * c.kv_row) + 1;
     c.n_q = (size_t)(B * T * c.q_row) + 1;
@@ -58,6 +60,7 @@ static Case case_open(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdif
                          .S = S,
                          .D = D,
                          .E = E,
+                         .group = group,
                          .scale = 0.3,
                          .causal = causal,
                          .q = q,
@@ -99,8 +102,9 @@ static void near(const Case *c, const char *what, double is, double is_f, double
 {
     if (!(fabs(is - want) <= 1e-12 * (1 + fabs(want)))
         || !(fabs(is_f - want) <= 5e-5 * (1 + fabs(want))))
-        fail_msg("%s at B %td H %td T %td S %td D %td E %td causal %d: %g %g, wanted %g", what,
-                 c->a.B, c->a.H, c->a.T, c->a.S, c->a.D, c->a.E, c->a.causal, is, is_f, want);
+        fail_msg("%s at B %td H %td T %td S %td D %td E %td group %td causal %d: %g %g, wanted %g",
+                 what, c->a.B, c->a.H, c->a.T, c->a.S, c->a.D, c->a.E, c->a.group, c->a.causal, is,
+                 is_f, want);
 }
 
 /* Query t of head h by the formula; adds its share to the wanted gradients. */
@@ -109,13 +113,13 @@ static void reference_row(const Case *c, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, 
 {
     const RtAttention *a = &c->a;
     const ptrdiff_t seen = a->causal ? (t + a->S - a->T + 1 < 0 ? 0 : t + a->S - a->T + 1) : a->S;
-    const ptrdiff_t keys = seen < a->S ? seen : a->S;
+    const ptrdiff_t keys = seen < a->S ? seen : a->S, kv = h / a->group;
     const ptrdiff_t at_q = b * a->q.b + h * a->q.h + t * a->q.t,
                     at_y = b * a->y.b + h * a->y.h + t * a->y.t;
     double *p = rt_alloc((size_t)(keys + 1) * sizeof *p, "p"), sum = 0, delta = 0;
     for (ptrdiff_t s = 0; s < keys; s++) {
         for (ptrdiff_t e = 0; e < a->D; e++)
-            p[s] += c->q[at_q + e] * c->kv[c->at_k + b * a->k.b + h * a->k.h + s * a->k.t + e];
+            p[s] += c->q[at_q + e] * c->kv[c->at_k + b * a->k.b + kv * a->k.h + s * a->k.t + e];
         sum += p[s] = exp(a->scale * p[s]);
     }
     near(c, "lse", c->lse[(b * a->H + h) * a->T + t], (double)c->lse_f[(b * a->H + h) * a->T + t],
@@ -123,13 +127,13 @@ static void reference_row(const Case *c, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, 
     for (ptrdiff_t e = 0; e < a->E; e++) {
         double y = 0;
         for (ptrdiff_t s = 0; s < keys; s++)
-            y += p[s] / sum * c->kv[c->at_v + b * a->v.b + h * a->v.h + s * a->v.t + e];
+            y += p[s] / sum * c->kv[c->at_v + b * a->v.b + kv * a->v.h + s * a->v.t + e];
         near(c, "y", c->y[at_y + e], (double)c->y_f[at_y + e], y);
         delta += y * c->d_y[at_y + e];
     }
     for (ptrdiff_t s = 0; s < keys; s++) {
-        const ptrdiff_t at_k = c->at_k + b * a->k.b + h * a->k.h + s * a->k.t;
-        const ptrdiff_t at_v = c->at_v + b * a->v.b + h * a->v.h + s * a->v.t;
+        const ptrdiff_t at_k = c->at_k + b * a->k.b + kv * a->k.h + s * a->k.t;
+        const ptrdiff_t at_v = c->at_v + b * a->v.b + kv * a->v.h + s * a->v.t;
         double d_p = 0;
         for (ptrdiff_t e = 0; e < a->E; e++) {
             d_p += c->d_y[at_y + e] * c->kv[at_v + e];
@@ -144,10 +148,10 @@ static void reference_row(const Case *c, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, 
     rt_free(p);
 }
 
-static void check(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E,
-                  bool causal)
+static void check(ptrdiff_t B, ptrdiff_t H, ptrdiff_t group, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D,
+                  ptrdiff_t E, bool causal)
 {
-    Case c = case_open(B, H, T, S, D, E, causal);
+    Case c = case_open(B, H, group, T, S, D, E, causal);
     case_run(&c);
     double *want_kv = rt_alloc(c.n_kv * sizeof *want_kv, "want");
     double *want_q = T == S ? want_kv : rt_alloc(c.n_q * sizeof *want_q, "want");
@@ -158,7 +162,7 @@ static void check(ptrdiff_t B, ptrdiff_t H, ptrdiff_t T, ptrdiff_t S, ptrdiff_t 
     for (ptrdiff_t row = 0; row < B * S; row++)
         for (ptrdiff_t i = 0; i < c.kv_row; i++) {
             const ptrdiff_t at = row * c.kv_row + i;
-            if (i < c.at_v + H * E)
+            if (i < c.at_v + H / group * E)
                 near(&c, "gradient", c.d_kv[at], (double)c.d_kv_f[at], want_kv[at]);
             else
                 assert_true(isnan(c.d_kv[at]) && isnan(c.d_kv_f[at]));
@@ -178,27 +182,32 @@ static void any_size(void **unused)
     RT_UNUSED(unused);
     for (int i = 0; i < 200; i++) {
         const ptrdiff_t most = i % 10 == 0 ? 200 : 70, T = 1 + draw((uint32_t)most);
-        check(1 + draw(3), 1 + draw(3), T, i % 3 ? T : 1 + draw((uint32_t)most), 1 + draw(40),
-              1 + draw(40), draw(2));
+        const ptrdiff_t S = i % 3 ? T : 1 + draw((uint32_t)most), group = i % 2 ? 1 + draw(3) : 1;
+        check(1 + draw(3), group * (1 + draw(3)), group, T, S, 1 + draw(40), 1 + draw(40), draw(2));
     }
 }
 
 static void one_head_shared_by_a_team(void **unused)
 {
     RT_UNUSED(unused);
-    check(1, 1, 300, 300, 64, 64, true);
-    check(1, 1, 300, 200, 32, 48, true);
-    check(1, 1, 200, 333, 64, 32, true);
-    check(1, 1, 130, 333, 16, 17, false);
+    check(1, 1, 1, 300, 300, 64, 64, true);
+    check(1, 1, 1, 300, 200, 32, 48, true);
+    check(1, 1, 1, 200, 333, 64, 32, true);
+    check(1, 1, 1, 130, 333, 16, 17, false);
+    check(1, 4, 4, 150, 150, 32, 32, true); /* and one of keys by all of queries */
+    check(1, 3, 3, 100, 170, 16, 24, false);
 }
 
 static void queries_without_keys(void **unused)
 {
     RT_UNUSED(unused);
-    check(2, 2, 90, 3, 8, 8, true); /* the first 87 queries see nothing */
-    check(2, 2, 5, 0, 4, 4, false);
-    check(2, 2, 5, 0, 4, 4, true);
-    check(1, 2, 0, 5, 4, 4, false);
+    check(2, 2, 1, 90, 3, 8, 8, true); /* the first 87 queries see nothing */
+    check(2, 2, 1, 5, 0, 4, 4, false);
+    check(2, 2, 1, 5, 0, 4, 4, true);
+    check(1, 2, 1, 0, 5, 4, 4, false);
+    check(2, 4, 2, 90, 3, 8, 8, true);
+    check(1, 2, 2, 5, 0, 4, 4, false);
+    check(1, 2, 2, 0, 5, 4, 4, false);
 }
 
 /* d/dx of sum(y w) along a random direction, by central differences in double. */
@@ -206,7 +215,7 @@ static void gradient_is_the_difference(void **unused)
 {
     RT_UNUSED(unused);
     for (int causal = 0; causal < 2; causal++) {
-        Case c = case_open(2, 2, 9, 9, 6, 6, causal);
+        Case c = case_open(2, 4, 1 + causal, 9, 9, 6, 6, causal);
         case_run(&c);
         double *way = rt_alloc(c.n_kv * sizeof *way, "way"), along = 0, value[2];
         for (size_t i = 0; i < c.n_kv; i++) {
@@ -288,9 +297,9 @@ static void same_bits(const Half *half, const char *what, const uint16_t *is, co
 }
 
 static void check_half(const Half *half, ptrdiff_t T, ptrdiff_t S, ptrdiff_t D, ptrdiff_t E,
-                       ptrdiff_t heads, bool causal)
+                       ptrdiff_t heads, ptrdiff_t group, bool causal)
 {
-    Case c = case_open(1 + heads % 2, heads, T, S, D, E, causal);
+    Case c = case_open(1 + heads % 2, heads * group, group, T, S, D, E, causal);
     const bool self = c.q == c.kv;
     float *lse = rt_alloc(c.n_lse * sizeof *lse, "lse");
     uint16_t *kv = rounded(half, c.kv_f, c.n_kv), *d_kv = rounded(half, c.d_kv_f, c.n_kv);
@@ -322,16 +331,18 @@ static void half_is_the_rounded_float(void **unused)
     for (int i = 0; i < 120; i++) {
         const ptrdiff_t most = i % 10 == 0 ? 200 : 70, T = 1 + draw((uint32_t)most);
         check_half(&halves[i % 2], T, i % 3 ? T : 1 + draw((uint32_t)most), 1 + draw(40),
-                   1 + draw(40), 1 + draw(3), draw(2));
+                   1 + draw(40), 1 + draw(3), 1 + draw(2), draw(2));
     }
     for (int i = 0; i < 2; i++) {
-        check_half(&halves[i], 300, 300, 64, 64, 1, true);
-        check_half(&halves[i], 200, 333, 64, 32, 1, true);
-        check_half(&halves[i], 130, 333, 16, 17, 1, false);
-        check_half(&halves[i], 90, 3, 8, 8, 2, true);
-        check_half(&halves[i], 90, 0, 8, 8, 1, true);
-        check_half(&halves[i], 5, 0, 4, 4, 2, false);
-        check_half(&halves[i], 0, 5, 4, 4, 2, false);
+        check_half(&halves[i], 300, 300, 64, 64, 1, 1, true);
+        check_half(&halves[i], 200, 333, 64, 32, 1, 1, true);
+        check_half(&halves[i], 130, 333, 16, 17, 1, 1, false);
+        check_half(&halves[i], 90, 3, 8, 8, 2, 1, true);
+        check_half(&halves[i], 90, 0, 8, 8, 1, 1, true);
+        check_half(&halves[i], 5, 0, 4, 4, 2, 1, false);
+        check_half(&halves[i], 0, 5, 4, 4, 2, 1, false);
+        check_half(&halves[i], 150, 150, 32, 32, 1, 4, true);
+        check_half(&halves[i], 0, 5, 4, 4, 1, 2, false);
     }
 }
 
