@@ -86,7 +86,7 @@ static void own_seed_losses(RtRun *run, RtStep *s)
 
 static void own_nothing(RtRun *run, RtStep *s)
 {
-    RT_UNUSED(own_graph); /* no graphs on a CPU */
+    RT_UNUSED(own_graph_begin); /* no graphs on a CPU */
     RT_UNUSED(run);
     RT_UNUSED(s);
 }
