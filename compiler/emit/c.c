@@ -104,8 +104,10 @@ void emit_file(Text *out, KernelProgram *kp, const EmitOptions *opt, const Langu
     emit_banner(&e, 4, "kernels");
     text_put(out, notation);
     text_put(out, language->how_to_read);
-    if (e.cuda)
+    if (e.cuda) {
+        c_fixed_sizes(&e);
         c_slots(&e);
+    }
     emit_kernels(&e);
     c_forward(&e);
     c_backward(&e);

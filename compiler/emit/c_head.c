@@ -213,6 +213,23 @@ static void write_symbols(Emitter *e, bool constants)
     emit_aligned(e->out, lines.at, 40);
 }
 
+/* For a target whose kernels are made for sizes: an edit of one of them is an error. */
+void c_fixed_sizes(Emitter *e)
+{
+    Text t = text_new(e->cx->scratch);
+    for (int i = 0; i < dims_count(e->p->dims); i++) {
+        const Symbol *s = dims_at(e->p->dims, i);
+        if (is_shown(e, s, true))
+            text_add(&t, "%s%s == %lld", t.len ? " && " : "", e->symbol[i], (long long)s->value);
+    }
+    if (t.len > 0)
+        emit_statement(e->out, 0,
+                       emit_format(e,
+                                   "static_assert(%s, \"kernels are made for these sizes: "
+                                   "compile the model again\");\n",
+                                   t.at));
+}
+
 /* What is no size, but was decided with them. */
 static void write_fixed(Emitter *e)
 {

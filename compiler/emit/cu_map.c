@@ -12,7 +12,10 @@
 
 #include <string.h>
 
-enum { SHARED_FREE = 48 * 1024 }; /* bytes of shared memory that any kernel may have */
+enum {
+    SHARED_FREE = 48 * 1024,   /* bytes of shared memory that any kernel may have */
+    SHARED_OF_SM = 226 * 1024, /* ... that the blocks of a multiprocessor share, of sm_90 */
+};
 
 static void line(CuMap *x, const char *s) { map_statement(&x->m, s); }
 
@@ -423,6 +426,7 @@ static void write_rows(CuMap *x)
     const bool one = x->row <= 0;
     const char *number = x->row == 1 && m->wide[0] ? m->index[0]
                                                    : names_take_exact(e, m->w->names, "row");
+    m->outer = one ? NULL : number;
     if (one) {
         declare_totals(x);
     } else {
@@ -456,10 +460,12 @@ static void write_rows(CuMap *x)
                      ? emit_format(e, "%d", x->f.parts)
                      : emit_format(e, "rt_blocks(%s, %d)", dim_c(&x->c->host, rows_of(x)), teams);
     if (x->f.shared > 0)
-        x->c->shared = emit_format(e, "%d", x->f.shared);
+        x->c->shared = x->shared.at;
+    if (x->bytes != x->f.shared)
+        bug("kernel %s: %d bytes of shared memory, not %d", m->k->name, x->bytes, x->f.shared);
     if (x->f.shared > SHARED_FREE)
         emit_statement(&x->c->locals, INDENT,
-                       emit_format(e, "RT_ALLOW_SHARED(%s, %d);", x->c->device, x->f.shared));
+                       emit_format(e, "RT_ALLOW_SHARED(%s, %s);", x->c->device, x->shared.at));
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -484,6 +490,7 @@ static void write_columns(CuMap *x)
     line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.y, gridDim.y);", from, rows));
     line(x,
          emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.y + 1, gridDim.y);", to, rows));
+    m->outer = number;
     declare_totals(x);
     declare_columns(x);
     const char *there = dim_is_multiple(m->k->axis[x->row], tile)
@@ -596,7 +603,8 @@ void cu_map(CudaWriter *c)
                 .f = cu_form(e->kp, k),
                 .row = k->n_axes - 1,
                 .names = c->w.names,
-                .declared = text_new(a) };
+                .declared = text_new(a),
+                .shared = text_new(a) };
     x.m.held = cu_held;
     settle_levels(&x);
     x.m.temp = NEW_ARRAY(a, const char *, n);
@@ -620,6 +628,10 @@ void cu_map(CudaWriter *c)
     c->block = emit_format(e, "%d", x.f.threads);
     if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0) /* room for what is kept */
         c->bounds = x.f.columns ? "128, 2" : x.f.kept > 24 ? "256, 2" : "256, 3";
+    const bool slim = x.f.kind == CU_ROWS && x.f.count == 0 && x.f.parts == 0
+                      && e->p->real != DT_F64; /* little of a row is in registers */
+    if (slim && x.f.threads == 1024 && 2 * x.f.shared <= SHARED_OF_SM)
+        c->bounds = "1024, 2";
     c->comment = cu_launch_comment(&x);
 }
 

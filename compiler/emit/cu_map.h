@@ -26,6 +26,7 @@ typedef struct { /* a MAP kernel's __global__ function under construction */
     Text declared;            /* of what is kept, in front of the phases of a row */
     int depth;                /* indent of its declarations */
     int bytes;                /* of shared memory given out */
+    Text shared;              /* ... in words of the host: "V*sizeof(rt_bf16)" */
     const char *first_shared; /* what lies first there */
 } CuMap;
 

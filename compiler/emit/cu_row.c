@@ -98,11 +98,19 @@ static void declare_shared(CuMap *x, const char *name, DType t)
     if (x->bytes == 0)
         text_add(&x->declared, "%*sRT_SHARED_ARENA(%s, %s);\n", x->depth, "", type, name);
     else
-        text_add(&x->declared, "%*s%s *%s = (%s *)((char *)%s + %d);\n", x->depth, "", type, name,
-                 type, x->first_shared, x->bytes);
+        text_add(&x->declared, "%*s%s *%s = (%s *)((char *)%s + (%s));\n", x->depth, "", type, name,
+                 type, x->first_shared, x->shared.at);
+    const Dim *axis = x->m.k->axis[x->row];
+    const int bytes = cu_shared_bytes(n, t);
+    text_put(&x->shared, x->bytes ? " + " : "");
+    if (bytes == n * dtype_bytes(t))
+        text_add(&x->shared, "%s*sizeof(%s)", dim_c_factor(&x->c->host, axis), type);
+    else
+        text_add(&x->shared, "%d", bytes);
+    dim_c_factor(&x->m.w->dims, axis); /* the function of the device has the same words */
     if (x->bytes == 0)
         x->first_shared = name;
-    x->bytes += cu_shared_bytes(n, t);
+    x->bytes += bytes;
 }
 
 static Held *hold(CuMap *x, const Access *a, bool kept)

@@ -16,6 +16,7 @@ struct MapWriter { /* a MAP kernel's loops under construction */
     int n_axes, n_outer; /* of the kernel; before the row */
     bool has_row;
     bool inside;                             /* an enclosing loop is parallel already */
+    const char *outer;                       /* one number over the axes before the row, or NULL */
     const char *index[AXES_MAX];             /* variables */
     bool wide[AXES_MAX];                     /* ptrdiff_t, not int */
     Level *level;                            /* by value */

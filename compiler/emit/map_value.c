@@ -127,6 +127,21 @@ const char *map_index_type(const MapWriter *m, int axis)
     return m->wide[axis] ? "ptrdiff_t" : "int";
 }
 
+/* Do the axes before the row lie as one, so that their one number leads to the row? */
+static bool is_outer_one(const MapWriter *m, const Access *a)
+{
+    const int last = m->n_outer - 1;
+    if (!m->outer || last < 1 || dim_is(a->stride[last], 0))
+        return false;
+    const Dim *step = a->stride[last];
+    for (int i = last - 1; i >= 0; i--) {
+        step = dim_mul(m->e->p->dims, step, m->k->axis[i + 1]);
+        if (!a->stride[i] || !dim_same(a->stride[i], step))
+            return false;
+    }
+    return true;
+}
+
 const char *map_index_of(MapWriter *m, const Access *a)
 {
     Text t = text_new(m->e->cx->scratch);
@@ -139,10 +154,11 @@ const char *map_index_of(MapWriter *m, const Access *a)
         if (a->index_stride && !dim_is(a->index_stride, 1))
             text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->index_stride));
     }
-    for (int i = 0; i < m->n_axes; i++) {
+    const int one = is_outer_one(m, a) ? m->n_outer - 1 : 0; /* their last axis stands for all */
+    for (int i = one; i < m->n_axes; i++) {
         if (dim_is(a->stride[i], 0))
             continue;
-        text_add(&t, "%s%s", t.len ? " + " : "", m->index[i]);
+        text_add(&t, "%s%s", t.len ? " + " : "", one > 0 && i == one ? m->outer : m->index[i]);
         if (!dim_is(a->stride[i], 1))
             text_add(&t, "*%s", dim_c_factor(&m->w->dims, a->stride[i]));
     }

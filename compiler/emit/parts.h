@@ -177,6 +177,7 @@ const char *c_training_dims(Emitter *e);                  /* "B = 32, T = 128" *
 void c_parameters(Emitter *e);                            /* c_params.c: section 2 */
 void c_memory(Emitter *e);                                /* c_memory.c: section 3 */
 void c_slots(Emitter *e);                                 /* c_step.c: places of the means */
+void c_fixed_sizes(Emitter *e);                           /* c_head.c: they may not be edited */
 void c_forward(Emitter *e);                               /* sections 5 and 6 */
 void c_backward(Emitter *e);
 void c_step(Emitter *e);                  /* c_update.c: section 7 */

@@ -24,6 +24,8 @@
  * partial results in work_* (ranges, sums, columns) rt_add_parts adds in one order: so the
  * device changes no bit. */
 
+static_assert(C == 8 && L == 3, "kernels are made for these sizes: compile the model again");
+
 enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((z - y)^2)  stack.model:15 */
 };

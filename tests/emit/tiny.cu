@@ -120,6 +120,8 @@ static EvalPlan tiny_eval_plan(Dims n)
  * partial results in work_* (ranges, sums, columns) rt_add_parts adds in one order: so the
  * device changes no bit. */
 
+static_assert(D == 4 && O == 2, "kernels are made for these sizes: compile the model again");
+
 enum {                                  /* means over the data, sum / count: places in RtStep */
     S_loss = 0,                         /* mean((h - y)^2)  tiny.model:9 */
 };
