@@ -133,10 +133,6 @@ std::string sim_where(void); /* "kernel g6_h, block (1,0,0), thread (3,0,0)" */
 std::string sim_thread_name(unsigned number);
 extern const CudasimLaunch *sim_launch; /* that runs, or NULL */
 
-/* ---- launch.cc ------------------------------------------------------------------------------- */
-
-cudaError_t sim_launch_check(const CudasimLaunch *launch);
-
 /* ---- stream.cc ------------------------------------------------------------------------------- */
 
 typedef std::vector<uint32_t> SimClock; /* by lane: this many of its operations are before */
@@ -193,7 +189,6 @@ const SimDone *sim_op_at(uint64_t tick);
 bool sim_op_before(uint64_t tick); /* is the operation that ran then before the present one? */
 int sim_new_lane(void);
 std::string sim_stream_name(int lane);
-cudaError_t sim_forget_stream(cudaStream_t stream);
 bool sim_is_stream(cudaStream_t stream);
 extern SimClock sim_host_clock;
 
