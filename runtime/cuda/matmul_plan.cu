@@ -71,11 +71,6 @@ const void *rt_product_bias_copy(const void *bias, RtType type)
 
 /* ---- what they work in ----------------------------------------------------------------------- */
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + RT_DEVICE_ALIGN - 1) / RT_DEVICE_ALIGN * RT_DEVICE_ALIGN;
-}
-
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Of a product: sums of 16 parts of a small result, kept apart. */
@@ -83,13 +78,14 @@ static size_t work_bytes(const RtProduct *q)
 {
     const double parts = 16.0 * (double)q->batch * (double)q->m * (double)q->n
                          * (double)most(rt_type_bytes((RtType)q->out), 4);
-    return aligned(parts > (double)WORK_MOST ? (size_t)WORK_MOST : most((size_t)parts, WORK_LEAST));
+    return rt_place_size(parts > (double)WORK_MOST ? (size_t)WORK_MOST
+                                                   : most((size_t)parts, WORK_LEAST));
 }
 
 static size_t bias_bytes(const RtProduct *q)
 {
     const size_t size = rt_type_bytes((RtType)q->out);
-    return q->bias && size == 2 ? aligned((size_t)q->n * size) : 0;
+    return q->bias && size == 2 ? rt_place_size((size_t)q->n * size) : 0;
 }
 
 static bool is_noted(const RtProduct *q)

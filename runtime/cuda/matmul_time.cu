@@ -17,23 +17,18 @@ typedef struct {
     RtStream *stream;
 } Clock;
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + RT_DEVICE_ALIGN - 1) / RT_DEVICE_ALIGN * RT_DEVICE_ALIGN;
-}
-
 static size_t extent(int64_t rows, int64_t columns, int64_t row_step, int64_t batch, int64_t step,
                      int32_t type)
 {
-    return aligned((size_t)((batch - 1) * step + (rows - 1) * row_step + columns)
-                   * rt_type_bytes((RtType)type));
+    return rt_place_size((size_t)((batch - 1) * step + (rows - 1) * row_step + columns)
+                         * rt_type_bytes((RtType)type));
 }
 
 /* false: they do not fit. The two that are only read may overlap; the bias lies where a does. */
 static bool place(const RtProduct *q, const RtProductsSetup *setup, Operands *at)
 {
     const size_t c = extent(q->m, q->n, q->ldc, q->batch, q->step_c, q->out);
-    const size_t bias = q->bias ? aligned((size_t)q->n * rt_type_bytes((RtType)q->out)) : 0;
+    const size_t bias = q->bias ? rt_place_size((size_t)q->n * rt_type_bytes((RtType)q->out)) : 0;
     at->bytes_a = extent(q->ta ? q->k : q->m, q->ta ? q->m : q->k, q->lda, q->batch, q->step_a,
                          q->in);
     at->bytes_b = extent(q->tb ? q->n : q->k, q->tb ? q->k : q->n, q->ldb, q->batch, q->step_b,
