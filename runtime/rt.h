@@ -362,6 +362,11 @@ typedef struct {
     void (*evaluate)(RtRun *run, RtStep *s); /* adds sums and counts of one batch */
     void (*forward)(RtRun *run, RtStep *s);  /* fills run->outputs; or NULL */
     void (*metric_values)(const double *mean, double *value); /* from means of the slots */
+    /* Of a GPU: a kernel of the file, that which keeps the longest row in shared memory if one
+       does; the bytes of that row, and its line. NULL and 0 on a CPU. */
+    const void *code;
+    size_t row_bytes;
+    const char *row_where;
 } RtModel;
 
 /* ---- what a step reads and writes ----------------------------------------------------------- */

@@ -76,11 +76,12 @@ typedef struct RtOptions RtOptions;
 
 /* One of the two is linked. Host memory on a CPU; else that of a GPU, which the host reads and
    writes by these functions alone: each waits until the bytes are there. */
-#define RT_PLACE_WINDOW ((size_t)4 << 20)           /* bytes seen at a time */
-void rt_place_start(const RtOptions *o, bool tell); /* a GPU is chosen, checked; a line names it */
-size_t rt_place_size(size_t bytes);                 /* what rt_place_alloc takes for them */
-void rt_place_open(double bytes, const char *what); /* all that is allocated until close */
-void rt_place_close(void);                          /* it is taken at once on a GPU */
+#define RT_PLACE_WINDOW ((size_t)4 << 20) /* bytes seen at a time */
+/* A GPU is chosen, and checked for what the model needs; a line names it. */
+void rt_place_start(const RtModel *m, const RtOptions *o, bool tell);
+size_t rt_place_size(size_t bytes);                   /* what rt_place_alloc takes for them */
+void rt_place_open(double bytes, const char *what);   /* all that is allocated until close */
+void rt_place_close(void);                            /* it is taken at once on a GPU */
 void *rt_place_alloc(size_t bytes, const char *what); /* zeroed; fails with the sizes */
 void *rt_place_take(size_t bytes, const char *what);  /* the same, with any contents */
 void rt_place_free(void *at);

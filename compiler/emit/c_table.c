@@ -539,6 +539,16 @@ static void write_text(Emitter *e, const char *name, const char *text)
              literals(e, text, room, "\n        "));
 }
 
+/* What a GPU is asked for at start. */
+static void write_code(Emitter *e)
+{
+    if (e->code.kernel)
+        text_add(e->out, "    .code = (const void *)%s,\n", e->code.kernel);
+    if (e->code.row_bytes > 0)
+        text_add(e->out, "    .row_bytes = %s,\n    .row_where = %s,\n", e->code.bytes,
+                 emit_string(e, e->code.where));
+}
+
 static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool steps, Fullest alive)
 {
     const Source *s = source_of(e->cx, e->p->file);
@@ -607,6 +617,7 @@ static void write_model(Emitter *e, int n_dims, bool check, bool rooms, bool ste
         text_add(o, "    .forward = %s_run_outputs,\n", m);
     if (p->metrics.len)
         text_add(o, "    .metric_values = %s_metric_values,\n", m);
+    write_code(e);
     text_put(o, "};\n");
 }
 

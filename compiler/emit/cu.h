@@ -24,6 +24,7 @@ typedef struct {
     const char *block;   /* ... threads; a number is its __launch_bounds__, too */
     const char *bounds;  /* of __launch_bounds__, "256, 2"; NULL: the block */
     const char *shared;  /* ... bytes of RT_SHARED_ARENA; NULL: 0 */
+    int row_bytes;       /* what that is */
     const char *comment; /* the launch in words: grid, block, who owns what */
     Text before, later;  /* __global__ functions in front of it, behind it; "" */
     Text locals, launch; /* statements of the host function before and behind the launch; "" */

@@ -132,12 +132,25 @@ static void write_host(CudaWriter *c, const char *name, const char *body)
     map_set(e->call_dims, c->w.k, h);
 }
 
+/* For the model table: the kernel that takes the most shared memory, or the first. */
+static void note_code(CudaWriter *c)
+{
+    Emitter *e = c->w.e;
+    if (e->code.kernel && c->row_bytes <= e->code.row_bytes)
+        return;
+    e->code.kernel = c->device;
+    e->code.row_bytes = c->row_bytes;
+    e->code.bytes = c->shared;
+    e->code.where = kernel_where(e, c->w.k);
+}
+
 static void write_map(CudaWriter *c, const char *name)
 {
     Emitter *e = c->w.e;
     Text host = text_new(e->cx->scratch);
     c->device = names_take_exact(e, e->file, emit_format(e, "g%s", name + 1));
     cu_map(c);
+    note_code(c);
     kernel_comment(e, c->w.k, c->comment);
     write_device(c);
     const Words w = words_of(c, DEVICE, NAMES);

@@ -465,7 +465,10 @@ static void write_rows(CuMap *x)
         bug("kernel %s: %d bytes of shared memory, not %d", m->k->name, x->bytes, x->f.shared);
     if (x->f.shared > SHARED_FREE)
         emit_statement(&x->c->locals, INDENT,
-                       emit_format(e, "RT_ALLOW_SHARED(%s, %s);", x->c->device, x->shared.at));
+                       emit_format(e, "RT_ALLOW_SHARED(stream, %s, %s, %s);",
+                                   emit_string(e, kernel_where(e, m->k)), x->c->device,
+                                   x->shared.at));
+    x->c->row_bytes = x->f.shared;
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */

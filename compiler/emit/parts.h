@@ -57,6 +57,10 @@ struct Emitter {
     Map *group_list;              /* "0, 1, 1", groups of repetitions -> its array */
     Map *loops;         /* Step of a loop -> LoopFunction, for its twin in another routine */
     VEC(StepRow) steps; /* of training */
+    struct {            /* the kernel of a GPU with the most shared memory for a row; or NULL */
+        const char *kernel, *bytes, *where;
+        int row_bytes;
+    } code;
 };
 
 /* c.c: the whole file. */

@@ -258,7 +258,7 @@ static void training_buffers(RtRun *run)
 
 RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use)
 {
-    rt_place_start(o, false);
+    rt_place_start(m, o, false);
     rt_place_open(rt_run_memory(m, o, data, use).place, m->name);
     RtRun *run = rt_alloc(sizeof *run, "a run");
     RtState *state = rt_alloc(sizeof *state, "a run");

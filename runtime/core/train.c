@@ -620,7 +620,7 @@ int rt_main(const RtModel *model, int argc, char **argv)
     rt_base_init();
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
-    rt_place_start(&options, options.command == RT_DO_TRAIN);
+    rt_place_start(model, &options, options.command == RT_DO_TRAIN);
     switch (options.command) {
     case RT_DO_TRAIN: code = train(model, &options); break;
     case RT_DO_EVAL: code = rt_do_evaluate(model, &options); break;

@@ -4,8 +4,9 @@
 
 size_t rt_place_size(size_t bytes) { return bytes; }
 
-void rt_place_start(const RtOptions *o, bool tell)
+void rt_place_start(const RtModel *m, const RtOptions *o, bool tell)
 {
+    RT_UNUSED(m);
     RT_UNUSED(o);
     RT_UNUSED(tell);
 }

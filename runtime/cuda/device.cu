@@ -68,27 +68,56 @@ __global__ void g_code_for_this_gpu(int *to)
         *to = 1;
 }
 
+static bool has_code(const RtDevice *d, const void *kernel, cudaFuncAttributes *about)
+{
+    const cudaError_t error = cudaFuncGetAttributes(about, kernel);
+    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction
+        || error == cudaErrorInvalidKernelImage || error == cudaErrorUnsupportedPtxVersion)
+        return false;
+    rt_cuda_check(&d->compute, "cudaFuncGetAttributes", error);
+    return true;
+}
+
+/* Is the GPU one that the runtime was made for? */
 static void check_code(const RtDevice *d)
 {
-    cudaFuncAttributes attributes;
-    const cudaError_t error = cudaFuncGetAttributes(&attributes, g_code_for_this_gpu);
-    const bool none = error == cudaErrorNoKernelImageForDevice
-                      || error == cudaErrorInvalidDeviceFunction
-                      || error == cudaErrorInvalidKernelImage
-                      || error == cudaErrorUnsupportedPtxVersion;
+    cudaFuncAttributes about;
     if (d->major < 8)
         rt_fail(RT_EXIT_FAIL,
                 "%s, cuda:%d, has compute capability %d.%d; this program needs 8.0 (A100) or "
                 "later\nhint: --device N chooses another GPU; gradcc --target=c makes a program "
                 "for processors",
                 d->name, d->number, d->major, d->minor);
-    if (none)
+    if (!has_code(d, (const void *)g_code_for_this_gpu, &about))
         rt_fail(RT_EXIT_FAIL,
-                "this program holds no code for %s, cuda:%d, of compute capability %d.%d: %s\n"
-                "hint: compile again with gradcc --target=cuda --cuda-arch=sm_%d%d",
-                d->name, d->number, d->major, d->minor, cudaGetErrorString(error), d->major,
-                d->minor);
-    RT_CUDA_CALL(NULL, error);
+                "the runtime in this program holds no code for %s, cuda:%d, of compute capability "
+                "%d.%d\nhint: a newer driver, which makes code of the PTX in it; or gradcc built "
+                "and the model compiled with a CUDA toolkit of the driver's version",
+                d->name, d->number, d->major, d->minor);
+}
+
+static void fail_shared(const RtDevice *d, const char *where, size_t bytes)
+{
+    rt_fail(RT_EXIT_FAIL,
+            "%s: rows of this line take %zu bytes of shared memory; %s, cuda:%d, has %zu for a "
+            "block\nhint: --device N chooses another GPU; shorter rows, or those of 16 bits "
+            "(--precision=bf16), take less",
+            where, bytes, d->name, d->number, d->shared);
+}
+
+/* Can the GPU run the kernels of the emitted file? */
+static void check_model(const RtDevice *d, const RtModel *m)
+{
+    cudaFuncAttributes about;
+    if (!m->code)
+        return;
+    if (!has_code(d, m->code, &about))
+        rt_fail(RT_EXIT_FAIL,
+                "%s was compiled without code for %s, cuda:%d, of compute capability %d.%d\n"
+                "hint: compile it again with gradcc --target=cuda --cuda-arch=sm_%d%d",
+                m->source, d->name, d->number, d->major, d->minor, d->major, d->minor);
+    if (m->row_bytes + about.sharedSizeBytes > d->shared)
+        fail_shared(d, m->row_where, m->row_bytes + about.sharedSizeBytes);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -149,10 +178,11 @@ void *rt_device_work(RtStream *stream, size_t bytes)
     return d->work;
 }
 
-void rt_place_start(const RtOptions *o, bool tell)
+void rt_place_start(const RtModel *m, const RtOptions *o, bool tell)
 {
     rt_device_choose((int)o->device, o->tf32);
     RtDevice *d = rt_device();
+    check_model(d, m);
     char size[RT_BYTES_TEXT], driver[32], runtime[32];
     d->tell = d->tell || tell;
     if (tell)
@@ -261,6 +291,16 @@ void rt_launch_end(RtStream *stream, const char *kernel)
         return;
     snprintf(call, sizeof call, "cudaLaunchKernel(%s)", kernel);
     rt_cuda_check(stream, call, error);
+}
+
+void rt_allow_shared(RtStream *stream, const char *line, const void *kernel, size_t bytes)
+{
+    stream->where = line;
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaErrorInvalidValue)
+        fail_shared(stream->device, line, bytes);
+    rt_cuda_check(stream, "cudaFuncSetAttribute", error);
 }
 
 int rt_blocks(ptrdiff_t n, ptrdiff_t each)

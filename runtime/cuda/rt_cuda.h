@@ -57,9 +57,10 @@ struct RtStream {
 
 RtStream *rt_device_stream(void); /* where the steps of this process are queued */
 
-/* Lets a kernel have more than 48 KiB of RT_SHARED_ARENA. A failure shows at its launch. */
-#define RT_ALLOW_SHARED(kernel, bytes)                                                             \
-    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(bytes))
+/* Lets a kernel have more than 48 KiB of RT_SHARED_ARENA. */
+#define RT_ALLOW_SHARED(stream, line, kernel, bytes)                                               \
+    rt_allow_shared(stream, line, (const void *)(kernel), bytes)
+void rt_allow_shared(RtStream *stream, const char *line, const void *kernel, size_t bytes);
 
 bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim3 grid);
 /* RT_CUDA_SYNC=1: waits, so that a failure has the name of its kernel. */

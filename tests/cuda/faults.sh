@@ -51,8 +51,12 @@ refused insufficient-driver 1 'the NVIDIA driver is too old for this program' \
     CUDASIM_FAIL=cudaGetDeviceCount:1:cudaErrorInsufficientDriver
 refused which-device 2 '--device 3: there is 1 GPU, numbered from 0' X=1 -- --device 3
 refused old-device 1 'has compute capability 7.0; this program needs 8.0' CUDASIM_ARCH=70
-refused other-code 1 'this program holds no code for' \
-    CUDASIM_FAIL=cudaFuncGetAttributes:1:cudaErrorNoKernelImageForDevice
+refused runtime-code 1 'the runtime in this program holds no code for simulated device 9.0' \
+    CUDASIM_FAIL=cudaFuncGetAttributes:1:cudaErrorUnsupportedPtxVersion
+refused other-code 1 'digits_mlp.model was compiled without code for simulated device 9.0, cuda:0' \
+    CUDASIM_FAIL=cudaFuncGetAttributes:2:cudaErrorNoKernelImageForDevice
+refused other-code-hint 1 'hint: compile it again with gradcc --target=cuda --cuda-arch=sm_90' \
+    CUDASIM_FAIL=cudaFuncGetAttributes:2:cudaErrorNoKernelImageForDevice
 refused old-library 1 'cuBLASLt is too old' CUDASIM_CUBLASLT=old
 refused out-of-memory 1 'gradient 37.8 KiB, optimizer 37.8 KiB, arena 28.8 KiB' CUDASIM_MEMORY=900000
 refused smaller-steps 1 'hint: --accumulate 4 fits and gives the same update' CUDASIM_MEMORY=1190000
@@ -61,6 +65,34 @@ refused in-one-piece 1 'digits_mlp needs 1.2 MiB in one piece, 2.0 GiB of 2.0 Gi
 refused pinned-memory 1 'of pinned host memory' CUDASIM_FAIL=cudaHostAlloc:2:cudaErrorMemoryAllocation
 if ./digits.cpu --device 0 2>&1 | grep -q 'digits_mlp was compiled for processors'; then ok not-for-gpus
 else bad not-for-gpus "no message"; fi
+
+# Rows that are kept in more shared memory than the GPU has for a block.
+cat > wide.model <<'EOF'
+const V = 26000
+batch B
+model wide(x: [B, 2], y: int[B] in 0..V) {
+    head: linear[2, V]
+    loss = mean(cross_entropy(head(x), y))
+}
+train {
+    data = csv("wide.csv", split: 0.5) { x = cols(0..2), y = col(2) }
+    batch = 2, steps = 1, optimizer = sgd(lr: 0.1)
+}
+EOF
+printf '%s\n' 1,2,3 4,5,25000 6,7,8 9,10,11 > wide.csv
+if "$GRADCC" --target=cuda --emit=cuda wide.model -o wide.cu >&2 &&
+   "$root/tests/cudasim/cc.sh" --runtime -w -o wide.gpu wide.cu >&2; then
+    CUDASIM_ARCH=86 ./wide.gpu --out none > wide.out 2> wide.err; code=$?
+    if [ $code -eq 1 ] && grep -qF 'wide.model:5: rows of this line take 104' wide.err &&
+       grep -qF 'simulated device 8.6, cuda:0, has 101376 for a block' wide.err; then ok long-rows
+    else bad long-rows "exit code $code: $(tail -n 2 wide.err | tr '\n' ' ')"; fi
+    if ./wide.gpu --out none > wide.out 2>&1; then ok long-rows-fit
+    else bad long-rows-fit "$(tail -n 1 wide.out)"; fi
+    # and where the program is not asked at its start
+    CUDASIM_FAIL=cudaFuncSetAttribute:1:cudaErrorInvalidValue ./wide.gpu --out none > wide.out 2> wide.err; code=$?
+    if [ $code -eq 1 ] && grep -qF 'wide.model:5: rows of this line take 104' wide.err; then ok long-rows-launch
+    else bad long-rows-launch "exit code $code: $(tail -n 2 wide.err | tr '\n' ' ')"; fi
+else bad long-rows "does not compile"; fi
 
 # ---- calls that fail ---------------------------------------------------------------------------
 

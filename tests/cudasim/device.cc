@@ -1,7 +1,7 @@
 /* device.cc -- the device that is simulated, errors, and failures on request.
  *
  *   CUDASIM_MEMORY=bytes    of the device (2 GiB)
- *   CUDASIM_ARCH=90|80|70   compute capability (90)
+ *   CUDASIM_ARCH=90|86|80|70  compute capability (90)
  *   CUDASIM_DEVICES=n       devices to be seen (1); a process uses one of them
  *   CUDASIM_DRIVER=none     no driver: every call fails; or its version, 13000
  *   CUDASIM_FAIL=call:nth:error,...   the nth call of `call` fails; launch:KERNEL:nth:error
@@ -134,8 +134,8 @@ void init(void)
     devices = (int)number("CUDASIM_DEVICES", 1);
     total = number("CUDASIM_MEMORY", total);
     arch = (int)number("CUDASIM_ARCH", 90);
-    if (arch != 70 && arch != 80 && arch != 90)
-        cudasim_report("CUDASIM_ARCH=%d: 90, 80 or 70 is wanted", arch);
+    if (arch != 70 && arch != 80 && arch != 86 && arch != 90)
+        cudasim_report("CUDASIM_ARCH=%d: 90, 86, 80 or 70 is wanted", arch);
     sim_symbols_init();
     sim_memory_init();
     sim_traffic_init(); /* written when all has run */
@@ -221,7 +221,10 @@ cudaError_t sim_result(cudaError_t error)
 void sim_stick(cudaError_t error) { sim_sticky = last_error = error; }
 void cudasim_work_failed(cudaError_t error) { sim_stick(error); }
 size_t sim_total_memory(void) { return total; }
-size_t sim_shared_most(void) { return (size_t)(arch == 90 ? 227 : arch == 80 ? 163 : 96) << 10; }
+size_t sim_shared_most(void)
+{
+    return (size_t)(arch == 90 ? 227 : arch == 86 ? 99 : arch == 80 ? 163 : 96) << 10;
+}
 
 int cudasim_arch(void)
 {

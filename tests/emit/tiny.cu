@@ -532,6 +532,7 @@ extern "C" const RtModel tiny = {
     .alive = tiny_alive, .n_alive = 2, .fullest = 2,
     .step = tiny_step,
     .evaluate = tiny_run_evaluate,
+    .code = (const void *)g2_h,
 };
 
 #ifndef RT_LIBRARY
