@@ -37,7 +37,7 @@ PEAK_TFLOPS = {"H100 PCIe": 756, "H100": 989, "H200": 989, "GH200": 989, "A100":
 def gpt(V, C, H, L, T, B, precision="bf16", steps=12):
     return dict(model="models/gpt2.model", D=dict(V=V, C=C, H=H, L=L, Tmax=T), V=V, C=C, L=L, B=B, T=T,
                 precision=precision, steps=steps,
-                torch=["model=gpt2", f"sizes={V},{C},{L},{H},{T}", f"B={B}", f"T={T}",
+                torch=["model=gpt2", f"sizes={V},{C},{H},{L},{T}", f"B={B}", f"T={T}",
                        f"autocast={int(precision != 'fp32')}"])
 
 

@@ -34,8 +34,8 @@ run() {
 check() {
     local name=$1 tool order rc; shift
     if [ "$target" = simulator ]; then
-        for order in forward reverse 7; do
-            if CUDASIM_ORDER=$order CUDASIM_STREAMS=$order run "$name" "$@"; then
+        for order in forward:late reverse:early 7:7; do
+            if CUDASIM_ORDER=${order%:*} CUDASIM_STREAMS=${order#*:} run "$name" "$@"; then
                 echo "$name, order $order: nothing found"
             else echo "$name, order $order: exit code $?"; tail -n 15 "$work/$name.out"; failed=1; fi
         done
