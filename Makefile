@@ -12,6 +12,8 @@
 # undefined-behaviour sanitizers; no CUDA), DATA=file (text of the demo).
 
 BUILD  ?= build
+# Absolute, so that one folder has one name in the rules that the compiler leaves there (.d).
+override BUILD := $(if $(word 2,$(CURDIR)),$(BUILD),$(abspath $(BUILD)))
 PREFIX ?= /usr/local
 DESTDIR ?=
 MARCH  ?= native
@@ -37,23 +39,40 @@ ifneq ($(ONEDNN),0)
 HAVE_ONEDNN := $(call probe,oneapi/dnnl/dnnl.h,dnnl_version() == 0,-ldnnl)
 endif
 
-# The CUDA toolkit: nvcc, and headers that have cuBLASLt, which a program loads when it needs it.
+# The CUDA toolkit: an nvcc of C++20, and headers that have cuBLASLt, which a program loads when it
+# needs it. An nvcc that was found good is not asked again until its file changes.
+CU_CODE = -std=c++20 -gencode arch=compute_80,code=sm_80 \
+          -gencode arch=compute_90,code=[sm_90$(,)compute_90]
+CU_PROBE = template <typename T> concept Small = sizeof(T) < 9;\n \
+           template <Small T> __global__ void g(T *x) { *x = T{ 1 }; }\n \
+           int main() { g<<<1, 1>>>((int *)0); }\n
 CUDA ?= $(if $(SAN),0,auto)
 ifneq ($(CUDA),0)
 NVCC      := $(or $(NVCC),$(shell PATH="$$PATH:$${CUDA_HOME:-/usr/local/cuda}/bin" \
                command -v nvcc))
-CUDA_HOME := $(patsubst %/bin/,%,$(dir $(realpath $(shell command -v $(NVCC) || echo $(NVCC)))))
-HAVE_CUDA := $(and $(NVCC),$(shell printf '\043include <cublasLt.h>\n' | \
+NVCC_FILE := $(realpath $(shell command -v $(NVCC)))
+CUDA_HOME := $(patsubst %/bin/,%,$(dir $(NVCC_FILE)))
+HAVE_LT   := $(and $(NVCC_FILE),$(shell printf '\043include <cublasLt.h>\n' | \
                $(CC) -x c - -fsyntax-only -I$(CUDA_HOME)/include 2>/dev/null && echo 1))
+NVCC_IS   := $(and $(HAVE_LT),$(NVCC) $(CU_CODE) $(shell stat -c '%Y %s' $(NVCC_FILE)))
+HAVE_CUDA := $(and $(HAVE_LT),$(shell mkdir -p $(BUILD); cd $(BUILD); \
+               grep -sqxF '$(NVCC_IS)' nvcc.good || { printf '$(CU_PROBE)' > nvcc.cu; \
+               $(NVCC) $(CU_CODE) -c -o /dev/null nvcc.cu > nvcc.said 2>&1 && \
+               echo '$(NVCC_IS)' > nvcc.good; } && echo 1))
 endif
 ifeq ($(CUDA),0)
 CUDA_FOUND = CUDA is left out, as told: no libgradcc_rt_cuda.a
 else ifneq ($(HAVE_CUDA),)
 CUDA_FOUND = CUDA by $(NVCC): libgradcc_rt_cuda.a too, for sm_80, sm_90 and PTX
-else ifneq ($(NVCC),)
+else ifneq ($(HAVE_LT),)
+CUDA_FOUND = CUDA is left out: $(NVCC) does not compile C++20 for sm_80 and sm_90, as that of \
+             CUDA 12.0 and later does; $(BUILD)/nvcc.said has its words
+else ifneq ($(NVCC_FILE),)
 CUDA_FOUND = CUDA is left out: $(CUDA_HOME)/include has no cublasLt.h
+else ifneq ($(NVCC),)
+CUDA_FOUND = CUDA is left out: there is no program $(NVCC)
 else
-CUDA_FOUND = CUDA is left out: no nvcc in PATH or /usr/local/cuda/bin
+CUDA_FOUND = CUDA is left out: no nvcc in PATH or $(or $(CUDA_HOME),/usr/local/cuda)/bin
 endif
 
 RT_LIBS = $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -fopenmp
@@ -78,9 +97,8 @@ CC_FLAGS = -std=c11 -D_GNU_SOURCE -O2 -g $(WARN) $(SANFLAGS) -Icompiler -I$(BUIL
 RT_FLAGS = -std=c11 -D_GNU_SOURCE $(if $(SAN),-O1,-O3) -g -march=$(MARCH) -fopenmp \
            -ffp-contract=off -fno-math-errno -fno-trapping-math $(WARN) $(SANFLAGS) \
            $(if $(HAVE_ONEDNN),-DHAVE_ONEDNN) -Iruntime -MMD -MP
-CU_FLAGS = -std=c++20 -O3 --fmad=false -lineinfo -gencode arch=compute_80,code=sm_80 \
-           -gencode arch=compute_90,code=[sm_90$(,)compute_90] -Iruntime -Iruntime/cuda \
-           -Iruntime/cuda/ptx -Werror all-warnings \
+CU_FLAGS = $(CU_CODE) -O3 --fmad=false -lineinfo -Iruntime -Iruntime/cuda -Iruntime/cuda/ptx \
+           -Werror all-warnings \
            -Xcompiler -Wall$(,)-Wextra$(,)-Wno-missing-field-initializers -MMD -MP
 GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
 
@@ -95,7 +113,7 @@ $(BUILD)/cuda.txt: always
 	@$(if $(HAVE_CUDA),:,rm -f $(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
 
 $(BUILD)/gradcc: $(CC_OBJ)
-	$(call say,link,$@)$(CC) $(SANFLAGS) -o $@ $^ -lm
+	$(call say,link,$@)$(CC) $(SANFLAGS) -o $@ $^ -lm -ldl
 
 $(BUILD)/libgradcc_rt.a: $(RT_OBJ)
 	@rm -f $@

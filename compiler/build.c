@@ -213,12 +213,19 @@ static const char *temporary_name(Context *cx, const char *ending)
     return path;
 }
 
-/* Does the emitted text compile, without the flags of the user? Nothing is written. */
+/* Does a text compile, without the flags of the user? Nothing is written. */
 static bool is_right(Context *cx, const Options *opt, const Places *at, const char *source,
                      int *ended)
 {
     const TextList args = toolchain_trial(cx, opt, at, source);
     return start(&args, true, ended) <= 0;
+}
+
+/* ... the simplest one? source is written over. */
+static bool works(Context *cx, const Options *opt, const Places *at, const char *source, int *ended)
+{
+    const char *text = toolchain_simplest(opt);
+    return build_write_file(cx, source, text, strlen(text)) && is_right(cx, opt, at, source, ended);
 }
 
 enum { PART = 1 << 12, PARTS_OF_A_PROGRAM = 256 };
@@ -239,27 +246,55 @@ static bool has_room(Context *cx, const char *temp, int parts, const char *path)
     return fits || complain(cx, "write", path);
 }
 
-/* Whose fault it is that the compiler gave up: of the text that gradcc wrote, or of what the user
-   and the machine added. */
-static int explain_failure(Context *cx, const Options *opt, const char *cc, int code, bool right)
+typedef enum { FAULT_TEXT, FAULT_COMPILER, FAULT_OTHER } Fault;
+
+/* Whose fault it is that the compiler gave up: of the text that gradcc wrote, of the compiler
+   itself, or of what the user and the machine added. */
+static Fault find_fault(Context *cx, const Options *opt, const Places *at, const char *source,
+                        int *ended)
+{
+    if (is_right(cx, opt, at, source, ended))
+        return FAULT_OTHER;
+    return works(cx, opt, at, source, ended) ? FAULT_TEXT : FAULT_COMPILER;
+}
+
+static int explain_failure(Context *cx, const Options *opt, const char *cc, int code, Fault fault)
 {
     const Span nowhere = { 0 };
     const bool cuda = opt->target == TARGET_CUDA;
     const char *language = cuda ? "CUDA" : "C", *kind = cuda ? "cuda" : "c";
-    if (!right) {
+    if (fault == FAULT_TEXT) {
         fprintf(stderr,
                 "gradcc: %s failed with exit code %d: the %s that gradcc wrote does not compile\n"
                 "gradcc: this is a bug of gradcc; --emit=%s -o FILE%s keeps the %s\n",
                 cc, code, language, kind, toolchain_ending(opt), language);
         return EXIT_BUG;
     }
-    Diag *d = diag_error(cx, nowhere, "%s failed with exit code %d", cc, code);
-    if (toolchain_is_own(opt))
+    Diag *d = fault == FAULT_COMPILER
+                  ? diag_error(cx, nowhere, "%s failed: %s compiles not even a program of one line",
+                               cc, toolchain_usual(cx, opt))
+                  : diag_error(cx, nowhere, "%s failed with exit code %d", cc, code);
+    if (fault == FAULT_COMPILER)
+        diag_hint(
+            d, cuda ? "the toolchain is broken: CUDA 12.0 or later is needed, and a g++ that its "
+                      "nvcc takes"
+                    : "the toolchain is broken: a compiler of C11 with OpenMP is needed");
+    else if (toolchain_is_own(opt))
         diag_hint(d, "the emitted %s is right: look at %s", language,
                   cuda ? "--nvcc, --cflags and --cuda-arch" : "--cc, --cflags and --march");
     else
         diag_hint(d, "the emitted %s is right: the message of %s above says what it lacks",
                   language, cc);
+    return EXIT_MISTAKE;
+}
+
+/* The compiler could not be started. */
+static int explain_absence(Context *cx, const Options *opt, const char *cc)
+{
+    const Span nowhere = { 0 };
+    Diag *d = diag_error(cx, nowhere, "cannot start %s: %s", cc, strerror(errno));
+    diag_hint(d, "--%s names a program in PATH, or the path of one",
+              opt->target == TARGET_CUDA ? "nvcc" : "cc");
     return EXIT_MISTAKE;
 }
 
@@ -282,20 +317,21 @@ static int compile_and_link(Context *cx, const Options *opt, const Places *at, c
                             const char *temp, const char *output, int *ended)
 {
     const TextList args = toolchain_call(cx, opt, at, source, temp);
+    if (args.len == 0)
+        return EXIT_MISTAKE;
     const int code = start(&args, false, ended);
     if (*ended)
         return EXIT_MISTAKE;
     if (code < 0)
-        complain(cx, "start", args.at[0]);
-    if (code < 0)
-        return EXIT_MISTAKE;
+        return explain_absence(cx, opt, args.at[0]);
     if (code > 0) {
         const char *beside = arena_printf(cx->arena, "%s.room", source);
         if (!has_room(cx, temp, PARTS_OF_A_PROGRAM, output)
             || !has_room(cx, beside, PARTS_OF_A_PROGRAM, beside))
             return EXIT_MISTAKE;
-        const bool killed = code > 128, fine = killed || is_right(cx, opt, at, source, ended);
-        return explain_failure(cx, opt, args.at[0], code, fine);
+        const bool killed = code > 128;
+        return explain_failure(cx, opt, args.at[0], code,
+                               killed ? FAULT_OTHER : find_fault(cx, opt, at, source, ended));
     }
     if (rename(temp, output) == 0)
         return 0;

@@ -1,12 +1,14 @@
 /* toolchain.c -- how the compiler of emitted text is called: cc for C, nvcc for CUDA.
  *
  * In: options and places. Out: the words of a call, or a message that says what is not here. nvcc
- * is looked for in PATH, then where the toolkit installs itself. Contraction is off in both
- * languages: the text says fma where one is wanted.
+ * is looked for in PATH, then where the toolkit installs itself. It is told which GPUs to make code
+ * for: those that the driver here names, else a list. Contraction is off in both languages: the
+ * text says fma where one is wanted.
  */
 #include "toolchain.h"
 
-#include <glob.h>
+#include "gpu.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,7 +71,8 @@ bool toolchain_is_here(Context *cx, const Options *opt, const Places *at)
     if (find_nvcc(cx, opt) == NULL) {
         Diag *d = diag_error(cx, nowhere, "the CUDA toolkit is not here: no nvcc in PATH or %s",
                              toolkit_bin(cx));
-        diag_hint(d, "CUDA_HOME or --nvcc say where it is; --emit=cuda works without");
+        diag_hint(d, "--nvcc=PATH names it, or CUDA_HOME the folder that has bin/nvcc; --emit=cuda "
+                     "works without");
         return false;
     }
     if (at->cuda_library == NULL) {
@@ -106,22 +109,48 @@ static const char *read_small(Context *cx, const char *path)
     return t.at;
 }
 
-static bool has_gpu(void)
+enum { GPUS_MOST = 16 };
+
+/* Of the GPUs here: "sm_80,sm_90"; NULL: none that a program runs on, *newest is then 0 or the
+   newest of them. */
+static const char *own_architectures(Context *cx, int *newest)
 {
-    glob_t found;
-    const bool any = glob("/dev/nvidia[0-9]*", GLOB_NOSORT, NULL, &found) == 0;
-    if (any)
-        globfree(&found);
-    return any;
+    int capability[GPUS_MOST];
+    const int n = gpu_capabilities(capability, GPUS_MOST);
+    Text t = text_new(cx->arena);
+    *newest = n > 0 ? capability[n - 1] : 0;
+    for (int i = 0; i < n; i++)
+        if (capability[i] >= GPU_OLDEST)
+            text_add(&t, "%ssm_%d", t.len ? "," : "", capability[i]);
+    return t.len ? t.at : NULL;
+}
+
+/* What --cuda-arch says, or the default; NULL after a message. */
+static const char *architectures(Context *cx, const Options *opt)
+{
+    const Span nowhere = { 0 };
+    const bool asked = opt->cuda_arch && strcmp(opt->cuda_arch, "native") == 0;
+    int newest;
+    if (opt->cuda_arch && !asked)
+        return opt->cuda_arch;
+    const char *own = own_architectures(cx, &newest);
+    if (own || !asked)
+        return own ? own : "sm_80,sm_90";
+    Diag *d = newest ? diag_error(cx, nowhere,
+                                  "--cuda-arch=native: the GPU here has compute capability %d.%d, "
+                                  "programs need %d.%d or later",
+                                  newest / 10, newest % 10, GPU_OLDEST / 10, GPU_OLDEST % 10)
+                     : diag_error(cx, nowhere,
+                                  "--cuda-arch=native: no GPU answers here (the NVIDIA driver's "
+                                  "libcuda.so.1 was asked)");
+    diag_hint(d, "--cuda-arch=sm_90 names the GPUs that the program is for; without --cuda-arch it "
+                 "is for sm_80, sm_90 and later ones");
+    return NULL;
 }
 
 /* "sm_80,sm_90": code for these, and of the last one as PTX too, for GPUs to come. */
 static void add_architectures(Context *cx, TextList *args, const char *list)
 {
-    if (strcmp(list, "native") == 0) {
-        vec_push(cx->arena, args, "-arch=native");
-        return;
-    }
     while (*list) {
         const size_t len = strcspn(list, ",");
         const char *number = strchr(list, '_');
@@ -167,11 +196,11 @@ TextList toolchain_call(Context *cx, const Options *opt, const Places *at, const
     TextList args = { 0 };
     const char *libs = is_cuda(opt) ? at->cuda_libs : at->libs;
     if (is_cuda(opt)) {
+        const char *list = architectures(cx, opt);
+        if (list == NULL)
+            return args;
         add_cuda(cx, &args, find_nvcc(cx, opt));
-        add_architectures(cx, &args,
-                          opt->cuda_arch ? opt->cuda_arch
-                          : has_gpu()    ? "native"
-                                         : "sm_80,sm_90");
+        add_architectures(cx, &args, list);
     } else {
         add_c(cx, opt, &args);
     }
@@ -186,15 +215,27 @@ TextList toolchain_call(Context *cx, const Options *opt, const Places *at, const
     return args;
 }
 
+const char *toolchain_simplest(const Options *opt)
+{
+    return is_cuda(opt) ? "__global__ void g(int *x) { *x = 1; }\nint main() { return 0; }\n"
+                        : "int main(void) { return 0; }\n";
+}
+
+const char *toolchain_usual(Context *cx, const Options *opt)
+{
+    const char *nvcc = is_cuda(opt) ? find_nvcc(cx, NULL) : NULL;
+    return nvcc ? nvcc : is_cuda(opt) ? "nvcc" : "cc";
+}
+
 TextList toolchain_trial(Context *cx, const Options *opt, const Places *at, const char *source)
 {
     TextList args = { 0 };
     if (is_cuda(opt)) {
-        const char *nvcc = find_nvcc(cx, NULL);
-        add_cuda(cx, &args, nvcc ? nvcc : "nvcc");
+        add_cuda(cx, &args, toolchain_usual(cx, opt));
         add_words(cx, &args, "-arch=sm_80 -w -c -o /dev/null");
     } else {
-        add_words(cx, &args, "cc -std=c11 -fopenmp -w -fsyntax-only");
+        vec_push(cx->arena, &args, toolchain_usual(cx, opt));
+        add_words(cx, &args, "-std=c11 -fopenmp -w -fsyntax-only");
     }
     vec_push(cx->arena, &args, arena_printf(cx->arena, "-I%s", at->include));
     vec_push(cx->arena, &args, source);

@@ -49,7 +49,8 @@ static void load(const char *file)
     if (!library)
         rt_fail(RT_EXIT_FAIL,
                 "cuBLASLt, which computes products, is missing: %s\nhint: install " LT_PACKAGES
-                ", or let LD_LIBRARY_PATH or CUDA_HOME say where " LT_NAME " is",
+                ", or let LD_LIBRARY_PATH name the folder of " LT_NAME
+                ", or CUDA_HOME that of the toolkit, with lib64 in it",
                 dlerror());
 #define X(name)                                                                                    \
     table.name = (decltype(table.name))dlsym(library, "cublasLt" #name);                           \

@@ -25,6 +25,8 @@ static const char *version_text(int version, char text[32])
     return text;
 }
 
+enum { TOOLKIT_OLDEST = 12 }; /* whose nvcc compiles C++20 */
+
 static void check_driver(int *driver, int *runtime)
 {
     char has[32], wants[32];
@@ -35,10 +37,16 @@ static void check_driver(int *driver, int *runtime)
                 "no NVIDIA driver is loaded here, and this program needs a GPU\nhint: nvidia-smi "
                 "shows whether there is one; gradcc --target=c makes a program for processors of "
                 "the same model");
+    if (*driver / 1000 < TOOLKIT_OLDEST)
+        rt_fail(RT_EXIT_FAIL,
+                "the NVIDIA driver is too old: it knows CUDA %s, programs of gradcc need %d.0 or "
+                "later\nhint: a newer driver, that of CUDA %s",
+                version_text(*driver, has), TOOLKIT_OLDEST, version_text(*runtime, wants));
     if (*driver / 1000 < *runtime / 1000)
         rt_fail(RT_EXIT_FAIL,
                 "the NVIDIA driver is too old: it knows CUDA %s, this program was compiled with "
-                "%s\nhint: a newer driver, or compile again with a CUDA toolkit of version %d",
+                "%s\nhint: a newer driver, or gradcc built and the model compiled with a CUDA "
+                "toolkit of version %d",
                 version_text(*driver, has), version_text(*runtime, wants), *driver / 1000);
 }
 
@@ -53,8 +61,8 @@ static void check_count(int number)
                 visible ? "unset it, or name a GPU that nvidia-smi lists"
                         : "nvidia-smi lists those there are");
     if (error == cudaErrorInsufficientDriver)
-        rt_fail(RT_EXIT_FAIL, "the NVIDIA driver is too old for this program\nhint: a newer "
-                              "driver, or compile again with an older CUDA toolkit");
+        rt_fail(RT_EXIT_FAIL,
+                "the NVIDIA driver is too old for this program\nhint: a newer driver");
     RT_CUDA_CALL(NULL, error);
     if (number >= count)
         rt_fail(RT_EXIT_USAGE, "--device %d: there %s %d GPU%s, numbered from 0", number,

@@ -71,6 +71,7 @@ expect full-disk 1 'cannot write to stdout: No space left on device' sh -c "'$g'
 expect depfile 0 'out: ' "$g" -M -MT out "$t"
 expect time 0 'emit ' "$g" --emit=c --time-passes "$t"
 expect cc-missing 1 'cannot start no-such-cc' "$g" --cc no-such-cc "$t" -o "$work/tiny"
+expect cc-missing-hint 1 'hint: --cc names a program in PATH, or the path of one' "$g" --cc no-such-cc "$t" -o "$work/tiny"
 expect cc-fails 1 'failed with exit code' "$g" --cflags=--no-such-flag "$t" -o "$work/tiny"
 expect cc-other 1 'hint: the emitted C is right: look at --cc, --cflags and --march' \
     "$g" --march=no-such-processor "$t" -o "$work/tiny"
@@ -90,6 +91,13 @@ cp "$g" "$work/y/bin/"; cp models/prelude.model "$work/y/share/gradcc/"
 echo 'wrong' > "$work/y/include/gradcc/rt.h"; : > "$work/y/lib/gradcc/libgradcc_rt.a"
 expect cc-bug 70 'this is a bug of gradcc' "$work/y/bin/gradcc" "$t" -o "$work/tiny"
 
+# No mistake of ours: a compiler that compiles nothing at all.
+mkdir -p "$work/broken"; printf '#!/bin/sh\nexit 4\n' > "$work/broken/cc"; chmod +x "$work/broken/cc"
+expect cc-broken 1 'cc failed: cc compiles not even a program of one line' \
+    env PATH="$work/broken:$PATH" "$g" "$t" -o "$work/tiny"
+expect cc-broken-hint 1 'hint: the toolchain is broken: a compiler of C11 with OpenMP is needed' \
+    env PATH="$work/broken:$PATH" "$g" "$t" -o "$work/tiny"
+
 # CUDA: its text needs no toolkit; a program does. A false nvcc shows how it is called.
 expect emit-cuda 0 '#include "rt_cuda.h"' "$g" --emit=cuda "$t"
 expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=c "$t"
@@ -103,7 +111,7 @@ expect arch-form 2 'ampere is neither native nor a list as in sm_80,sm_90' "$g" 
 none=(env PATH="$work/y/bin" CUDA_HOME="$work/no")
 cuda=("${none[@]}" "$work/y/bin/gradcc" --target=cuda "$t" -o "$work/tiny")
 expect no-nvcc 1 "the CUDA toolkit is not here: no nvcc in PATH or $work/no/bin" "${cuda[@]}"
-expect no-nvcc-hint 1 'CUDA_HOME or --nvcc say where it is; --emit=cuda works without' "${cuda[@]}"
+expect no-nvcc-hint 1 'hint: --nvcc=PATH names it, or CUDA_HOME the folder that has bin/nvcc; --emit=cuda works' "${cuda[@]}"
 expect no-cuda 1 'this gradcc was built without CUDA: there is no libgradcc_rt_cuda.a' "${cuda[@]}" --nvcc=nvcc
 expect no-cuda-hint 1 'run make again where nvcc is; --emit=cuda works without' "${cuda[@]}" --nvcc=nvcc
 : > "$work/y/lib/gradcc/libgradcc_rt_cuda.a"; echo -lgomp > "$work/y/lib/gradcc/rt_cuda.libs"
@@ -118,14 +126,71 @@ expect nvcc-call 0 "called -std=c++20 -O3 --fmad=false -gencode=arch=compute_80,
 -gencode=arch=compute_90a,code=[sm_90a,compute_90a] -g -I" \
     "${cuda[@]}" --nvcc="$work/false" --cuda-arch=sm_80,sm_90a --cflags=-g
 expect nvcc-libs 0 "libgradcc_rt_cuda.a -lgomp" "${cuda[@]}" --nvcc="$work/false"
-expect nvcc-native 0 " -arch=native " "${cuda[@]}" --nvcc="$work/false" --cuda-arch=native
+expect nvcc-missing 1 'hint: --nvcc names a program in PATH, or the path of one' "${cuda[@]}" --nvcc=no-such-nvcc
+
+# The GPUs of the machine, by a false driver: GPUS="8.0 9.0"
+cat > "$work/driver.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned flags) { return flags != 0; }
+int cuDeviceGetCount(int *count)
+{
+    int a, b;
+    const char *gpus = getenv("GPUS");
+    *count = 0;
+    for (int n; gpus && sscanf(gpus, "%d.%d%n", &a, &b, &n) == 2; gpus += n)
+        ++*count;
+    return *count == 0;
+}
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    int number[2] = { 0, 0 };
+    const char *gpus = getenv("GPUS");
+    for (int n, i = 0; i <= device && sscanf(gpus, "%d.%d%n", &number[0], &number[1], &n) == 2; i++)
+        gpus += n;
+    *value = number[attribute - 75];
+    return 0;
+}
+C
+mkdir -p "$work/driver"
+if $CC -shared -fPIC -o "$work/driver/libcuda.so.1" "$work/driver.c" 2> "$work/err"; then
+    own() { env LD_LIBRARY_PATH="$work/driver" GPUS="$1" "${cuda[@]}" --nvcc="$work/false" "${@:2}"; }
+    expect gpu-own 0 ' -gencode=arch=compute_90,code=[sm_90,compute_90] -I' own 9.0
+    expect gpu-native 0 ' -gencode=arch=compute_90,code=[sm_90,compute_90] -I' own 9.0 --cuda-arch=native
+    expect gpu-several 0 ' -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_89,code=[sm_89,compute_89] -I' \
+        own '8.9 7.5 8.0 8.9'
+    usual=' -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=[sm_90,compute_90] -I'
+    expect gpu-old 0 "$usual" own 7.5
+    expect gpu-old-native 1 '--cuda-arch=native: the GPU here has compute capability 7.5, programs need 8.0 or later' \
+        own 7.5 --cuda-arch=native
+    expect gpu-none 0 "$usual" own ''
+    expect gpu-none-native 1 '--cuda-arch=native: no GPU answers here' own '' --cuda-arch=native
+    expect gpu-none-hint 1 'hint: --cuda-arch=sm_90 names the GPUs that the program is for; without --cuda-arch it' \
+        own '' --cuda-arch=native
+else bad gpu-own "$(head -n 1 "$work/err")"; fi
 rm -f "$work/tiny"
 expect nvcc-fails 1 'fails failed with exit code 2' "${cuda[@]}" --nvcc="$work/fails"
 expect nvcc-fails-hint 1 'the emitted CUDA is right: look at --nvcc, --cflags and --cuda-arch' \
     "${cuda[@]}" --nvcc="$work/fails"
 mkdir -p "$work/no/bin"; cp "$work/fails" "$work/no/bin/nvcc"
+expect nvcc-broken 1 "$work/no/bin/nvcc compiles not even a program of one line" "${cuda[@]}"
+expect nvcc-broken-hint 1 'hint: the toolchain is broken: CUDA 12.0 or later is needed, and a g++ that its nvcc takes' \
+    "${cuda[@]}"
+printf '#!/bin/sh\nfor file; do case $file in *.cu) while read -r line; do case $line in *rt_cuda.h*) exit 2 ;; esac; done < "$file" ;; esac; done\n' \
+    > "$work/no/bin/nvcc"
 expect nvcc-bug 70 'the CUDA that gradcc wrote does not compile' "${cuda[@]}"
 expect nvcc-bug-text 70 '--emit=cuda -o FILE.cu keeps the CUDA' "${cuda[@]}"
+
+# What make says of a toolkit: a program that is not there, one of old, one that has no cuBLASLt.
+found() { env -u MAKEFLAGS make -s BUILD="$work/b" CC="${2:-$CC}" CUDA=auto NVCC="$1" "$work/b/cuda.txt"; }
+mkdir -p "$work/kit/bin" "$work/kit/include" "$work/old/bin"
+cp "$work/fails" "$work/kit/bin/nvcc"; cp "$work/fails" "$work/old/bin/nvcc"; : > "$work/kit/include/cublasLt.h"
+expect make-no-nvcc 0 'CUDA is left out: there is no program /no/nvcc' found /no/nvcc
+expect make-old-nvcc 0 'nvcc does not compile C++20 for sm_80 and sm_90, as that of CUDA 12.0 and later' \
+    found "$work/kit/bin/nvcc"
+expect make-no-cublaslt 0 "CUDA is left out: $work/old/include has no cublasLt.h" found "$work/old/bin/nvcc" "$work/fails"
+cp "$work/false" "$work/kit/bin/nvcc"
+expect make-nvcc 0 'nvcc: libgradcc_rt_cuda.a too, for sm_80, sm_90 and PTX' found "$work/kit/bin/nvcc"
 
 # Ended while the C compiler runs: it ends too, and nothing stays behind.
 printf '#!/bin/sh\necho started > "%s"\nexec sleep 60\n' "$work/started" > "$work/slow"

@@ -43,6 +43,10 @@ refused() {
 refused no-driver 1 'no NVIDIA driver is loaded here' CUDASIM_DRIVER=none
 refused old-driver 1 'the NVIDIA driver is too old: it knows CUDA 12.4, this program was compiled with 13.0' \
     CUDASIM_DRIVER=12040
+refused old-driver-hint 1 'hint: a newer driver, or gradcc built and the model compiled with a CUDA toolkit of version 12' \
+    CUDASIM_DRIVER=12040
+refused older-driver 1 'it knows CUDA 11.8, programs of gradcc need 12.0 or later' CUDASIM_DRIVER=11080
+refused older-driver-hint 1 'hint: a newer driver, that of CUDA 13.0' CUDASIM_DRIVER=11080
 refused no-device 1 'the NVIDIA driver has no GPU for this program' CUDASIM_DEVICES=0
 refused hidden-device 1 ': CUDA_VISIBLE_DEVICES is' CUDASIM_DEVICES=0 CUDA_VISIBLE_DEVICES=7
 refused hidden-hint 1 'hint: unset it, or name a GPU that nvidia-smi lists' CUDASIM_DEVICES=0 CUDA_VISIBLE_DEVICES=7

@@ -81,7 +81,8 @@ run cache-together "3 shapes, 3 from the cache" sizes $tune
 
 refused missing "cuBLASLt, which computes products, is missing" sizes RT_CUBLASLT=/nowhere/libcublasLt.so
 refused install "hint: install " sizes RT_CUBLASLT=/nowhere/libcublasLt.so
-refused where ", or let LD_LIBRARY_PATH or CUDA_HOME say where libcublasLt" sizes RT_CUBLASLT=/nowhere/libcublasLt.so
+refused folder ", or let LD_LIBRARY_PATH name the folder of libcublasLt.so." sizes RT_CUBLASLT=/nowhere/libcublasLt.so
+refused where ", or CUDA_HOME that of the toolkit, with lib64 in it" sizes RT_CUBLASLT=/nowhere/libcublasLt.so
 refused no-cublaslt "it has no cublasLtCreate" sizes RT_CUBLASLT=libm.so.6
 refused old "cuBLASLt is too old: version 1.12.0" sizes CUDASIM_CUBLASLT=old
 refused not-initialized "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED" sizes CUDASIM_CUBLASLT=missing
@@ -120,6 +121,8 @@ resume() {
 
 if [ -z "$NVCC" ]; then
     echo "skip cuda/products/real: no CUDA toolkit here (nvcc)"
+elif [ ! -e "$BUILD/libgradcc_rt_cuda.a" ]; then
+    echo "skip cuda/products/real: this build has no libgradcc_rt_cuda.a"
 # shellcheck disable=SC2086
 elif "$NVCC" -std=c++20 -arch=sm_80 --fmad=false -I$root/runtime -I$root/runtime/cuda -o "$work/real" \
         test_products.cu "$BUILD/libgradcc_rt_cuda.a" $(cat "$BUILD/rt_cuda.libs") \
