@@ -4,11 +4,13 @@
  * launched, the bytes it reads and writes, the least possible, and the ratio; then launches. The
  * one idea: each access of a kernel is counted as its form (cu_form.c) has it: once per phase that
  * needs it, unless it is kept; with partial sums, written and read. What all rows share is counted
- * once, for it comes from the caches. The least: each input read once, each output written once.
+ * once, for it comes from the caches. The least: each input read once, each output written once. Of
+ * scatter it depends on the ids; products and attention are launches alone.
  */
 #include "emit/cu.h"
 #include "emit/cu_form.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SECTOR = 32, NAME_WIDTH = 34 }; /* bytes of memory that are moved at least */
@@ -47,15 +49,23 @@ static double touched(const Traffic *t, const Kernel *k, const Access *a)
     return n;
 }
 
+static bool is_near(const Dim *step) { return step == NULL || dim_is(step, 0) || dim_is(step, 1); }
+
 /* Bytes that pass for an access: more than its elements where threads side by side do not read
-   elements side by side. */
+   elements side by side. A thread that does a row alone has the other elements of a sector from the
+   cache, where they are of its row, or of the next one. */
 static double bytes_of(const Traffic *t, const Kernel *k, const CuForm *f, const Access *a)
 {
-    const bool by_row = f->kind == CU_ROWS && f->team == CU_THREAD;
-    const int axis = k->n_axes - 1 - by_row, bytes = dtype_bytes(k->args.at[a->arg].dtype);
-    const Dim *step = axis >= 0 ? a->stride[axis] : NULL;
-    const bool near = step == NULL || dim_is(step, 0) || dim_is(step, 1);
-    return touched(t, k, a) * (near ? bytes : SECTOR);
+    const int row = k->n_axes - 1, bytes = dtype_bytes(k->args.at[a->arg].dtype);
+    const double n = touched(t, k, a);
+    if (f->kind != CU_ROWS || f->team != CU_THREAD)
+        return n * (row < 0 || is_near(a->stride[row]) ? bytes : SECTOR);
+    if (row < 1 || is_near(a->stride[row - 1]))
+        return n * bytes;
+    const double along = is_near(a->stride[row]) ? size_of(t, k->axis[row]) : 1;
+    if (dim_same(a->stride[row - 1], k->axis[row]))
+        return n * bytes;
+    return n / along * ceil(along * bytes / SECTOR) * SECTOR;
 }
 
 static bool adds(const Traffic *t, AddKind add)
@@ -151,6 +161,43 @@ static Moved moved_by(const Traffic *t, const Kernel *k)
     return m;
 }
 
+/* ---- scatter --------------------------------------------------------------------------------- */
+
+enum { DIGIT_BITS = 8, SORT_BLOCKS = 256, SORT_IDS = 1024, PART_ROWS = 64 };
+
+/* As runtime/cuda/scatter.cu does it: ids are sorted with where they came from, 8 bits at a time;
+   then rows are summed, with a partial sum for each 64 of them, as if all ids came often. */
+static Moved moved_by_scatter(const Traffic *t, const Kernel *k)
+{
+    const Scatter *x = &k->scatter;
+    const double n = size_of(t, x->n_ids), rows = size_of(t, x->n_rows), id = 4;
+    const double out = size_of(t, x->width) * dtype_bytes(k->args.at[0].dtype);
+    const double row = size_of(t, x->width) * dtype_bytes(k->args.at[2].dtype);
+    const bool add = adds(t, x->add);
+    const double written = (add && n < rows ? n : rows) * out, parts = floor(n / PART_ROWS) * out;
+    int passes = 1;
+    while (passes < 4 && rows - 1 >= exp2(DIGIT_BITS * passes))
+        passes++;
+    const double blocks = fmin(ceil(n / SORT_IDS), SORT_BLOCKS);
+    const double counts = exp2(DIGIT_BITS) * (blocks + 1) * id;
+    const double sort_read = passes * (3 * n * id + 2 * counts) - n * id;
+    Moved m = { .launches = 3 * passes + 3 };
+    m.read = sort_read + (2 * n + 2 * rows) * id + n * row + parts + (add ? written : 0);
+    m.written = passes * (2 * n * id + 2 * counts) + rows * id + parts + written;
+    m.least = n * (id + row) + written * (add ? 2 : 1);
+    return m;
+}
+
+static Moved moved_by_step(const Traffic *t, const Kernel *k)
+{
+    switch (k->kind) {
+    case KERNEL_MAP: return moved_by(t, k);
+    case KERNEL_SCATTER: return moved_by_scatter(t, k);
+    case KERNEL_ATTENTION_GRAD: return (Moved){ .launches = 2 }; /* of q; of keys and values */
+    default: return (Moved){ .launches = 1 };
+    }
+}
+
 /* ---- the steps of a micro-step --------------------------------------------------------------- */
 
 static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
@@ -165,10 +212,7 @@ static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
         while (at < rows->len && rows->at[at].k != s->kernel)
             at++;
         if (at == rows->len) {
-            TrafficRow row = { .k = s->kernel };
-            row.m.launches = 1;
-            if (s->kernel->kind == KERNEL_MAP)
-                row.m = moved_by(t, s->kernel);
+            TrafficRow row = { .k = s->kernel, .m = moved_by_step(t, s->kernel) };
             vec_push(t->e.cx->scratch, rows, row);
         }
         rows->at[at].times += times;
@@ -217,29 +261,37 @@ static void write_update(Traffic *t, Text *out, double *bytes)
     }
 }
 
+/* With one micro-step the samples that were taken for its counts are there still. */
 static void write_launches(const Traffic *t, Text *out, const Rows *rows, double micro_steps)
 {
     double maps = 0, second = 0, products = 0, attention = 0, scatters = 0;
     for (int i = 0; i < rows->len; i++) {
         const TrafficRow *r = &rows->at[i];
-        const KernelKind kind = r->k->kind;
-        maps += kind == KERNEL_MAP ? r->times : 0;
-        second += r->times * (r->m.launches - 1);
-        products += kind == KERNEL_MATMUL ? r->times : 0;
-        attention += kind == KERNEL_ATTENTION || kind == KERNEL_ATTENTION_GRAD ? r->times : 0;
-        scatters += kind == KERNEL_SCATTER ? r->times : 0;
+        const double all = r->times * r->m.launches;
+        switch (r->k->kind) {
+        case KERNEL_MAP:
+            maps += r->times;
+            second += all - r->times;
+            break;
+        case KERNEL_MATMUL: products += all; break;
+        case KERNEL_SCATTER: scatters += all; break;
+        default: attention += all;
+        }
     }
-    text_add(out,
-             "\nIn a micro-step %.0f launches of these kernels and %.0f that add their partial "
-             "sums; %.0f products,\n%.0f calls of attention, %.0f of scatter: %.0f in all. An "
-             "update has %.0f micro-step%s and, behind them,\n%.0f launches for norm, clipping and "
-             "the update of the parameters%s.\n",
-             maps, second, products, attention, scatters,
-             maps + second + products + attention + scatters, micro_steps,
-             micro_steps == 1 ? "" : "s", explain_update_launches(t->kp->program, t->dims),
-             t->kp->program->train.optimizer == OPT_RULE
-                 ? ""
-                 : "; what that moves is not counted above");
+    const double micro = maps + second + products + attention + scatters;
+    const double update = explain_update_launches(t->kp->program, t->dims);
+    const double samples = micro_steps > 1 ? 2 * micro_steps : 1, ends = 3;
+    static const char said[] =
+        "\nIn a micro-step %.0f launches of these kernels and %.0f that add their partial sums,\n"
+        "%.0f products, each one launch where the library adds its bias, %.0f launches of\n"
+        "attention and %.0f of scatter: %.0f. An update has %.0f micro-step%s, and\n"
+        "%.0f launches for norm, clipping and the update of the parameters%s,\n"
+        "%.0f that take%s samples, and 3 at its begin, for the seeds of losses and at its end: "
+        "%.0f in all.\n";
+    text_add(out, said, maps, second, products, attention, scatters, micro, micro_steps,
+             micro_steps == 1 ? "" : "s", update,
+             t->kp->program->train.optimizer == OPT_RULE ? "" : " (not in the table)", samples,
+             samples == 1 ? "s" : "", micro * micro_steps + update + samples + ends);
 }
 
 static void write_table(Traffic *t, Text *out, const Rows *rows, double micro_steps)
@@ -249,7 +301,7 @@ static void write_table(Traffic *t, Text *out, const Rows *rows, double micro_st
              "written", "moved", "least", "ratio");
     for (int i = 0; i < rows->len; i++) {
         const TrafficRow *r = &rows->at[i];
-        if (r->k->kind != KERNEL_MAP)
+        if (r->k->kind != KERNEL_MAP && r->k->kind != KERNEL_SCATTER)
             continue;
         write_row(t, out, emit_format(&t->e, "k%d_%s", r->k->number, r->k->name),
                   r->times * micro_steps, &r->m);
@@ -291,6 +343,8 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
              "What the kernels of %s move in an update on a GPU, but for products and "
              "attention, at\n%s: times per update, then MB of one launch.\n\n",
              p->name, sizes.at);
+    if (kp->count)
+        add_steps(&t, &rows, &kp->count->steps, 1);
     add_steps(&t, &rows, &kp->train->steps, 1);
     write_table(&t, out, &rows, micro_steps);
     write_launches(&t, out, &rows, micro_steps);

@@ -76,10 +76,11 @@ moves moves-bf16 '497.8 3733.2' --precision=bf16
 moves moves-average '497.8 995.5 4479.8' -D ema=0.99 -D clip_value=1
 moves moves-sgd '497.8 1493.3' -D 'optimizer=sgd(lr: 0.1)'
 
-# launches NAME [gradcc options]: as many as --explain=traffic says, counted in a program made above;
-# 15 of the 23 that a matrix of Muon takes are products
+# launches NAME [gradcc options]: as many behind the last micro-step as --explain=traffic says, and in
+# all of an update, counted in a program made above; 15 of the 23 that a matrix of Muon takes are
+# products
 launches() {
-    local name=$1 said took; shift
+    local name=$1 said took all; shift
     said=$("$GRADCC" --explain=traffic --target=cuda "$@" "$here/net.model" |
         sed -n 's/^\([0-9]*\) launches for norm, clipping and the update.*/\1/p')
     CUDASIM_TRAFFIC=$name.traffic ./"$name.g" --out none > log 2>&1
@@ -87,8 +88,31 @@ launches() {
         $1 ~ /^g_muon_momentum/ { n += 15 * $2 } END { print n / 6 }' "$name.traffic")
     [ -n "$said" ] && [ "$said" = "$took" ] && echo "ok updates/$name-launches" ||
         echo "not ok updates/$name-launches: $took, said are $said"
+    counted "$name" "$here/net.model" "" "$@"
 }
-launches sgd-clip-value -D clip_value=0.01 -D 'optimizer=sgd(lr: 0.1, momentum: 0.9, nesterov: true)'
+# counted NAME MODEL "ARGUMENTS" [gradcc options]: all launches of an update, by RT_CUDA_PROFILE, but
+# those of a bias that cuBLASLt does not add
+counted() {
+    local name=$1 model=$2 arguments=$3 said took; shift 3
+    said=$("$GRADCC" --explain=traffic --target=cuda "$@" "$model" | sed -n 's/^.*: \([0-9]*\) in all\.$/\1/p')
+    # shellcheck disable=SC2086
+    RT_CUDA_PROFILE=$name.profile ./"$name.g" $arguments --steps 3 --out none > log 2>&1
+    took=$(sed -n 's/^.*left out: \([0-9]*\) launches.*/\1/p' "$name.profile")
+    took=$((took - $(awk '/g_product_rows/ { n += $2 } END { print n + 0 }' "$name.profile")))
+    [ -n "$said" ] && [ "$said" = "$took" ] && echo "ok updates/$name-launches-in-all" ||
+        echo "not ok updates/$name-launches-in-all: $took, said are $said; $(tail -n 1 log)"
+}
+launches sgd-clip-value -D clip_value=0.01 -D 'optimizer=sgd(lr: 0.1, momentum: 0.9, nesterov: true)' -D accumulate=3
 launches lamb-bf16 --precision=bf16 -D 'optimizer=lamb(lr: 0.02)'
 launches adafactor -D 'optimizer=adafactor(lr: 0.05)'
 launches muon-fp64 --precision=fp64 -D 'optimizer=muon(lr: 0.05, adamw_factor: 0.2, except: "head.*")'
+
+# A network with attention, scatters of one and of two passes, random masks and a loss in parts.
+cat "$root/README.md" > text.txt
+gpt=(-D V=300 -D C=32 -D H=2 -D L=2 -D Tmax=16 -D rate=0.1 -D batch=4 --precision=bf16)
+for micro in 1 2; do
+    if "$GRADCC" --emit=cuda "${gpt[@]}" -D accumulate=$micro "$root/models/chargpt.model" > gpt-$micro.cu 2> log &&
+        "$cc" --runtime -o gpt-$micro.g gpt-$micro.cu > log 2>&1
+    then counted gpt-$micro "$root/models/chargpt.model" "--data text.txt --eval 0 --dims T=8" "${gpt[@]}" -D accumulate=$micro
+    else echo "not ok updates/gpt-$micro: $(grep -m 1 -i -E 'error|undefined' log)"; fi
+done
