@@ -202,25 +202,32 @@ static const char *reads_text(Function *f, const Step *s)
     return t.at;
 }
 
-/* "a.model:8, 7": the line of the step's main value, then those of the others that it computes. */
+/* "a.model:8, 9 (with 7)": the lines that the kernel's comment has, then others, of values that it
+   computes on the way. */
 static const char *lines_text(Emitter *e, const Step *s)
 {
+    const Kernel *of = kernel_of_lines(e, s->kernel);
     Map *seen = map_new(e->cx->scratch);
     Text t = text_new(e->cx->scratch);
+    bool more = false;
     if (!s->span.file)
         return "";
-    text_put(&t, source_where(e->cx, s->span));
-    map_set(seen, intern_printf(e->cx, "%s", t.at), e);
+    text_put(&t, of->lines.len ? c_kernel_lines(e, of) : source_where(e->cx, s->span));
+    for (int i = 0; i < of->lines.len; i++)
+        map_set(seen, intern_printf(e->cx, "%s", source_where(e->cx, of->lines.at[i])), e);
     for (int i = 0; i < s->kernel->values.len; i++) {
         const Value *v = &s->kernel->values.at[i];
         if ((v->kind != VAL_POINT && v->kind != VAL_REDUCE) || !v->node
             || v->node->span.file != s->span.file)
             continue;
         const char *where = intern_printf(e->cx, "%s", source_where(e->cx, v->node->span));
-        if (!map_get(seen, where) && t.len < 40)
-            text_add(&t, ", %s", strrchr(where, ':') + 1);
+        if (!map_get(seen, where) && t.len < 40) {
+            text_add(&t, more ? ", %s" : " (with %s", strrchr(where, ':') + 1);
+            more = true;
+        }
         map_set(seen, where, e);
     }
+    text_put(&t, more ? ")" : "");
     return t.at;
 }
 

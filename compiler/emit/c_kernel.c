@@ -68,10 +68,15 @@ static void link_steps(Emitter *e, const Steps *steps)
     }
 }
 
-const char *kernel_where(Emitter *e, const Kernel *k)
+const Kernel *kernel_of_lines(Emitter *e, const Kernel *k)
 {
     const Step *s = map_get(e->kernel_undone, k);
-    return c_kernel_lines(e, s ? steps_find(&e->kp->train->steps, s->undoes)->kernel : k);
+    return s ? steps_find(&e->kp->train->steps, s->undoes)->kernel : k;
+}
+
+const char *kernel_where(Emitter *e, const Kernel *k)
+{
+    return c_kernel_lines(e, kernel_of_lines(e, k));
 }
 
 /* "   gradient of k8, k7", and the lines of these. */
@@ -116,8 +121,9 @@ void kernel_comment(Emitter *e, const Kernel *k, const char *launch)
     }
     text_put(e->out, t.at);
     if (launch)
-        emit_prose(e->out, "\n * ", " * ", launch);
-    text_put(e->out, " */\n");
+        emit_prose(e->out, "\n * ", " * ", emit_format(e, "%s */\n", launch));
+    else
+        text_put(e->out, " */\n");
 }
 
 static void write_head(KernelWriter *w, const char *name)

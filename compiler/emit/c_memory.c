@@ -95,17 +95,39 @@ static const char *shares_with(Emitter *e, const Routine *r, const Buffer *b)
     return t.at;
 }
 
+typedef struct { /* of the columns of a table */
+    size_t name, shape, offset, bytes;
+} Widths;
+
+static void widen(size_t *width, size_t to) { *width = to > *width ? to : *width; }
+
+/* Where a line is too short, numbers get the width that they need, and then shapes are cut. */
+static Widths widths_of(Emitter *e, const Routine *r)
+{
+    enum { NUMBER = 11, SHAPE_MOST = 28, SHAPE_LEAST = 12 };
+    const size_t room = COLUMNS - strlen(" *       bf16    written  last read");
+    Widths w = { .name = strlen("buffer"), strlen("shape"), strlen("offset"), strlen("bytes") };
+    for (int i = 0; i < r->buffers.len; i++) {
+        const Buffer *b = r->buffers.at[i];
+        if (!buffer_is_placed(b))
+            continue;
+        widen(&w.name, strlen(b->name));
+        widen(&w.shape, strlen(c_buffer_shape(e, b)));
+        widen(&w.offset, strlen(emit_format(e, "%lld", (long long)b->offset)));
+        widen(&w.bytes, strlen(emit_format(e, "%lld", (long long)b->bytes)));
+    }
+    w.shape = w.shape > SHAPE_MOST ? SHAPE_MOST : w.shape;
+    if (w.name + w.shape + 2 * NUMBER <= room)
+        w.offset = w.bytes = NUMBER;
+    while (w.shape > SHAPE_LEAST && w.name + w.shape + w.offset + w.bytes > room)
+        w.shape--;
+    return w;
+}
+
 static void write_table(Emitter *e, const Routine *r)
 {
     const char *dims = c_training_dims(e);
-    size_t name = 6, shape = 5;
-    for (int i = 0; i < r->buffers.len; i++) {
-        const Buffer *b = r->buffers.at[i];
-        const size_t a = strlen(b->name), s = strlen(c_buffer_shape(e, b));
-        name = buffer_is_placed(b) && a > name ? a : name;
-        shape = buffer_is_placed(b) && s > shape ? s : shape;
-    }
-    shape = shape > 28 ? 28 : shape;
+    const Widths w = widths_of(e, r);
     text_add(e->out,
              "/* The arena of %s: %s%s%s.\n"
              " * Offsets and bytes are those at these sizes; written and last read are numbers of\n"
@@ -122,8 +144,8 @@ static void write_table(Emitter *e, const Routine *r)
                    emit_format(e, "recompute = %s.", e->p->recompute.summary));
         text_put(e->out, "\n *\n");
     }
-    text_add(e->out, " *   %-*s  %-*s  %-4s %11s %11s  written  last read\n", (int)name, "buffer",
-             (int)shape, "shape", "type", "offset", "bytes");
+    text_add(e->out, " *   %-*s  %-*s  %-4s %*s %*s  written  last read\n", (int)w.name, "buffer",
+             (int)w.shape, "shape", "type", (int)w.offset, "offset", (int)w.bytes, "bytes");
     for (int i = 0; i < r->buffers.len; i++) {
         const Buffer *b = r->buffers.at[i];
         if (!buffer_is_placed(b))
@@ -131,10 +153,10 @@ static void write_table(Emitter *e, const Routine *r)
         Life life = { 0 };
         Text t = text_new(e->cx->scratch);
         find_life(&r->steps, b, &life);
-        text_add(&t, "%-*s  %-*s  %-4s %11lld %11lld  %7d  %9d", (int)name, b->name, (int)shape,
-                 emit_comment(e, c_buffer_shape(e, b), shape), dtype_name(b->dtype),
-                 (long long)b->offset, (long long)b->bytes, life.written,
-                 life.read > life.written ? life.read : life.written);
+        text_add(&t, "%-*s  %-*s  %-4s %*lld %*lld  %7d  %9d", (int)w.name, b->name, (int)w.shape,
+                 emit_comment(e, c_buffer_shape(e, b), w.shape), dtype_name(b->dtype),
+                 (int)w.offset, (long long)b->offset, (int)w.bytes, (long long)b->bytes,
+                 life.written, life.read > life.written ? life.read : life.written);
         text_add(e->out, " *   %s", emit_comment(e, t.at, COLUMNS - 5));
         const char *shares = shares_with(e, r, b);
         if (b->row)

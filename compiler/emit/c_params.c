@@ -85,12 +85,24 @@ static const char *member_size(Emitter *e, DimScope *s, Member m)
     return dim_c(s, member_elems(e, m));
 }
 
+static const char *member_shape(Emitter *e, Member m)
+{
+    return m.param >= 0
+               ? emit_shape(e, e->p->params.at[m.param].type)
+               : emit_format(e, "%s times", dim_text(e->cx, e->p->groups.at[m.group].count));
+}
+
 static void write_enum(Emitter *e, int group)
 {
     DimScope s = dim_scope(e, "");
     const Members list = members_of(e, group);
     Text lines = text_new(e->cx->scratch);
     const char *end = "0";
+    size_t width = 14;
+    for (int i = 0; i < list.len; i++) {
+        const size_t len = strlen(member_shape(e, list.at[i]));
+        width = len > width ? len : width;
+    }
     bool border = group < 0 && program_has_halves(e->p);
     for (int i = 0; i < list.len; i++)
         if (list.at[i].group >= 0)
@@ -112,11 +124,7 @@ static void write_enum(Emitter *e, int group)
         const char *name = m.param >= 0 ? e->param[m.param] : e->group[m.group];
         const Span at = m.param >= 0 ? e->p->params.at[m.param].span
                                      : e->p->groups.at[m.group].span;
-        const char *shape = m.param >= 0
-                                ? emit_shape(e, e->p->params.at[m.param].type)
-                                : emit_format(e, "%s times",
-                                              dim_text(e->cx, e->p->groups.at[m.group].count));
-        text_add(&lines, "    %s = %s,\t/* %-14s %s */\n", name, end, shape,
+        text_add(&lines, "    %s = %s,\t/* %-*s %s */\n", name, end, (int)width, member_shape(e, m),
                  at.file ? source_where(e->cx, at) : "");
         end = emit_format(e, "%s + %s", name, member_size(e, &s, m));
     }

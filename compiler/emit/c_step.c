@@ -204,8 +204,8 @@ static Row step_row(Function *f, const Steps *steps, int i)
     const bool part = s->kernel->lines.len != 1 || shares_line(e, steps, s);
     Row row = { .left = call_text(f, s) };
     if (s->backward)
-        row.comment = emit_format(e, "%-4d %-11s  %s  %s", s->number, undone_text(e, s), where,
-                                  s->kernel->brief);
+        row.comment = emit_format(e, "%-4d %-11s  %s  %s", s->number, undone_text(e, s),
+                                  kernel_where(e, s->kernel), s->kernel->brief);
     else if (part)
         row.comment = emit_format(e, "%-4d %s", s->number, s->kernel->brief);
     else

@@ -356,18 +356,26 @@ void emit_banner(Emitter *e, int number, const char *title)
     text_put(e->out, " */\n\n");
 }
 
+/* A line of so many bytes, as a statement. */
+static void put_long(Text *t, const char *s, size_t len)
+{
+    const size_t indent = strspn(s, " ");
+    Text line = text_new(t->arena);
+    text_putn(&line, s + indent, len - indent);
+    emit_statement(t, (int)indent, line.at);
+}
+
 void emit_aligned(Text *t, const char *lines, size_t least)
 {
-    size_t column = least, longest = 0;
+    size_t column = least;
     for (const char *s = lines; *s;) {
         const size_t len = strcspn(s, "\n"), tab = strcspn(s, "\t\n");
-        if (tab < len && width_of(s, tab) + 1 > column)
-            column = width_of(s, tab) + 1;
-        if (tab < len && width_of(s + tab + 1, len - tab - 1) > longest)
-            longest = width_of(s + tab + 1, len - tab - 1);
+        const size_t left = width_of(s, tab);
+        const size_t right = tab < len ? width_of(s + tab + 1, len - tab - 1) : 0;
+        const bool beside = tab < len && left + 1 + right <= COLUMNS;
+        column = beside && left + 1 > column ? left + 1 : column;
         s += len + (s[len] == '\n');
     }
-    column = column + longest > COLUMNS ? COLUMNS - longest : column;
     for (const char *s = lines; *s;) {
         const size_t len = strcspn(s, "\n"), tab = strcspn(s, "\t\n");
         const size_t left = width_of(s, tab);
@@ -377,13 +385,16 @@ void emit_aligned(Text *t, const char *lines, size_t least)
             text_putn(t, s + tab + 1, right ? len - tab - 1 : 0);
             text_put(t, "\n");
         }
-        text_putn(t, s, tab);
-        if (tab < len && left + 1 + right <= COLUMNS) {
-            text_put(t, left + 1 > column ? " " : "");
-            text_pad(t, column);
-            text_putn(t, s + tab + 1, len - tab - 1);
+        if (left > COLUMNS) {
+            put_long(t, s, tab);
+        } else {
+            text_putn(t, s, tab);
+            if (tab < len && left + 1 + right <= COLUMNS) {
+                text_pad(t, column + right > COLUMNS ? COLUMNS - right : column);
+                text_putn(t, s + tab + 1, len - tab - 1);
+            }
+            text_put(t, "\n");
         }
-        text_put(t, "\n");
         s += len + (s[len] == '\n');
     }
 }

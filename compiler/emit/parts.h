@@ -142,10 +142,11 @@ typedef struct { /* a kernel's function under construction */
 void c_link_kernels(Emitter *e); /* c_kernel.c: what backward kernels undo */
 const char *c_kernel_lines(Emitter *e, const Kernel *k); /* "tiny.model:8, 9" */
 void c_kernel(Emitter *e, Kernel *k);                    /* comment and function */
-/* Its parts, which the targets share. A writer with names for all that the kernel has; the lines
-   that it works for, backward those of what it undoes; the comment, `launch` its last words or
-   NULL; the name of its host function. */
+/* Its parts, which the targets share. A writer with names for all that the kernel has; the kernel
+   whose lines it works for, backward that which it undoes, and these lines; the comment, `launch`
+   its last words or NULL; the name of its host function. */
 KernelWriter kernel_writer(Emitter *e, Kernel *k);
+const Kernel *kernel_of_lines(Emitter *e, const Kernel *k);
 const char *kernel_where(Emitter *e, const Kernel *k);
 void kernel_comment(Emitter *e, const Kernel *k, const char *launch);
 const char *kernel_function(Emitter *e, const Kernel *k);

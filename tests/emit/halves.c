@@ -632,9 +632,9 @@ static void halves_update(const RtUpdate *u)
  * follows each update: e = d e + (1 - d) p, where d grows to .ema. lr is .lr. */
 static void halves_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
+    rt_begin_step(run, s);                      /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);          /* sizes, inputs, first sample */
         const Dims n = halves_dims(run->dims);
         halves_count(s, n);
     }
@@ -647,12 +647,12 @@ static void halves_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         halves_forward(run->p, run->p16, x, y, run->arena, s, n);
         halves_backward(run->p, run->p16, run->d_p, run->arena, s, n);
-        s->add = true;                       /* later micro-steps add */
+        s->add = true;                          /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);             /* sum over ranks */
-    rt_finite_and_norm(run, s);              /* are all finite? norm of all as one vector */
-    rt_update(run, s, halves_update);        /* of all parameters, if all is finite */
-    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
+    rt_reduce_gradients(run, s);                /* sum over ranks */
+    rt_finite_and_norm(run, s);                 /* are all finite? norm of all as one vector */
+    rt_update(run, s, halves_update);           /* of all parameters, if all is finite */
+    rt_end_step(run, s);                        /* counters: updates applied, or skipped */
 }
 
 static void halves_run_evaluate(RtRun *run, RtStep *s)

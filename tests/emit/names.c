@@ -29,11 +29,11 @@ typedef struct {                        /* known when the program starts */
 
 enum {                                                     /* first element in the flat buffer */
     P_restrict_weight = 0,                                 /* [int_max,int_max] names.model:7 */
-    P_restrict_bias = P_restrict_weight + int_max*int_max, /* [int_max]      names.model:7 */
+    P_restrict_bias = P_restrict_weight + int_max*int_max, /* [int_max]         names.model:7 */
     P_export_weight = P_restrict_bias + int_max,           /* [int_max,int_max] names.model:8 */
-    P_export_bias = P_export_weight + int_max*int_max,     /* [int_max]      names.model:8 */
-    P_s_weight = P_export_bias + int_max,                  /* [clock,int_max] names.model:9 */
-    P_s_bias = P_s_weight + int_max*clock,                 /* [clock]        names.model:9 */
+    P_export_bias = P_export_weight + int_max*int_max,     /* [int_max]         names.model:8 */
+    P_s_weight = P_export_bias + int_max,                  /* [clock,int_max]   names.model:9 */
+    P_s_bias = P_s_weight + int_max*clock,                 /* [clock]           names.model:9 */
     P_COUNT = P_s_bias + clock,
 };
 
@@ -591,7 +591,7 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
     /* 8    undoes 4     names.model:13  d_s_weight (+)= d_p' @ at */
     k8_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
     RT_CHECK(s, 8, "d_s_weight[clock,int_max]", d_p + P_s_weight, int_max*clock);
-    /* 9    undoes 3, 2  names.model:12  d_restrict, d_restrict_bias from rt_exp, d_at, ... */
+    /* 9    undoes 3, 2  names.model:10, 11, 12  d_restrict, d_restrict_bias from rt_exp, d_at... */
     k9_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
     RT_CHECK(s, 9, "d_restrict[B,int_max]", d_restrict, n.B*int_max);

@@ -66,14 +66,15 @@ for model in digits_mlp chargpt gpt2; do check "warnings-$model" $root/models/$m
 check warnings-gpt-O0 large/gpt.model -O0
 check warnings-gpt-fp64 large/gpt.model --precision=fp64
 
-# CUDA keeps to its columns too; nvcc sees it in tests/cuda.
+# CUDA keeps to its columns too, also those of its tables; nvcc sees it in tests/cuda.
 for model in *.model large/*.model ../run/*.model $root/models/{digits_mlp,chargpt,gpt2}.model; do
     name=emit/cuda-$(basename "$model" .model)
     if ! "$GRADCC" --emit=cuda "$model" > "$work/x.cu" 2> "$work/err"; then
         echo "not ok $name: $(head -n 1 "$work/err")"; continue
     fi
     wrong=$(LC_ALL=C.UTF-8 awk 'length($0) > 100 { print FNR ": " length($0) " columns"; exit }
-        / $/ { print FNR ": a space at its end"; exit }' "$work/x.cu")
+        / $/ { print FNR ": a space at its end"; exit }
+        /^ \*  .* [0-9]*\.\.\.$/ { print FNR ": a number is cut"; exit }' "$work/x.cu")
     if [ -z "$wrong" ]; then echo "ok $name"; else echo "not ok $name: line $wrong"; fi
 done
 
@@ -92,6 +93,18 @@ for target in c cuda; do
     elif ! grep -q '^ \* where d_ln_f is rounded to bf16$' "$work/words"; then
         echo "not ok $name: a rounding is not told"
     else echo "ok $name"; fi
+done
+
+# What is said of a step in section 5 or 6, in its kernel's comment, by its launch and in the table of
+# steps names the same lines of the model.
+for model in *.model large/*.model ../run/*.model $root/models/{chargpt,gpt2}.model; do
+    name=emit/lines-$(basename "$model" .model)
+    wrong=
+    for target in c cuda; do
+        "$GRADCC" -w --emit=$target --precision=bf16 "$model" > "$work/lines" &&
+            wrong=$wrong$(python3 lines.py "$work/lines" 2>&1)
+    done
+    if [ -z "$wrong" ]; then echo "ok $name"; else echo "not ok $name: $wrong"; fi
 done
 
 # Layer loops stay loops.

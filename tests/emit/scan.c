@@ -471,9 +471,9 @@ static void scan_update(const RtUpdate *u)
 /* Counts come first, since gradients are divided by those of the whole update. lr is .lr. */
 static void scan_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
+    rt_begin_step(run, s);                      /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);          /* sizes, inputs, first sample */
         const Dims n = scan_dims(run->dims);
         scan_count(s, n);
     }
@@ -486,12 +486,12 @@ static void scan_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         scan_forward(run->p, x, y, run->arena, s, n);
         scan_backward(run->p, run->d_p, x, run->arena, s, n);
-        s->add = true;                       /* later micro-steps add */
+        s->add = true;                          /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);             /* sum over ranks */
-    rt_finite_and_norm(run, s);              /* are all finite? norm of all as one vector */
-    rt_update(run, s, scan_update);          /* of all parameters, if all is finite */
-    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
+    rt_reduce_gradients(run, s);                /* sum over ranks */
+    rt_finite_and_norm(run, s);                 /* are all finite? norm of all as one vector */
+    rt_update(run, s, scan_update);             /* of all parameters, if all is finite */
+    rt_end_step(run, s);                        /* counters: updates applied, or skipped */
 }
 
 static void scan_run_evaluate(RtRun *run, RtStep *s)

@@ -603,9 +603,9 @@ static void stack_update(const RtUpdate *u)
 /* Counts come first, since gradients are divided by those of the whole update. lr is .lr. */
 static void stack_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
+    rt_begin_step(run, s);                      /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);          /* sizes, inputs, first sample */
         const Dims n = stack_dims(run->dims);
         stack_count(s, n);
     }
@@ -618,12 +618,12 @@ static void stack_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         stack_forward(run->p, x, y, run->arena, s, n);
         stack_backward(run->p, run->d_p, run->arena, s, n);
-        s->add = true;                       /* later micro-steps add */
+        s->add = true;                          /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);             /* sum over ranks */
-    rt_finite_and_norm(run, s);              /* are all finite? norm of all as one vector */
-    rt_update(run, s, stack_update);         /* of all parameters, if all is finite */
-    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
+    rt_reduce_gradients(run, s);                /* sum over ranks */
+    rt_finite_and_norm(run, s);                 /* are all finite? norm of all as one vector */
+    rt_update(run, s, stack_update);            /* of all parameters, if all is finite */
+    rt_end_step(run, s);                        /* counters: updates applied, or skipped */
 }
 
 static void stack_run_evaluate(RtRun *run, RtStep *s)
@@ -718,7 +718,7 @@ static const RtStepRow stack_steps[] = {
       "d_h_lin, param h.*.lin.weight" },
     { 9, true, { "h" }, "stack.model:8", "d_h_lin_weight (+)= d_h_lin' @ h_norm_y",
       "d_h_lin, h_norm_y[i]" },
-    { 10, true, { "h" }, "stack.model:8, 11", "d_z, d_h_norm_weight from d_h_norm_y, z, ...",
+    { 10, true, { "h" }, "stack.model:8 (with 11)", "d_z, d_h_norm_weight from d_h_norm_y, z, ...",
       "d_h_norm_y, z[i-1], h_norm_mu[i], h_norm_rstd[i], param h.*.norm.weight, d_z" },
 };
 

@@ -285,7 +285,7 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     float *d_h_a = rt_at_f32(arena, at.d_h_a);           /* [B,O] */
     float *work_d_h_a = rt_at_f32(arena, at.work_d_h_a); /* [RT_CHUNKS,O] */
 
-    /* 3    undoes 2, 1  tiny.model:8  d_h_a, d_b from loss_a, h */
+    /* 3    undoes 2, 1  tiny.model:8, 9  d_h_a, d_b from loss_a, h */
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
     RT_CHECK(s, 3, "d_h_a[B,O]", d_h_a, n.B*O);
     RT_CHECK(s, 3, "d_b[O]", d_p + P_b, O);
@@ -328,9 +328,9 @@ static void tiny_update(const RtUpdate *u)
 /* Counts come first, since gradients are divided by those of the whole update. lr is .lr. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
+    rt_begin_step(run, s);                      /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);          /* sizes, inputs, first sample */
         const Dims n = tiny_dims(run->dims);
         tiny_count(s, n);
     }
@@ -343,13 +343,13 @@ static void tiny_step(RtRun *run, RtStep *s)
         const float *y = run->inputs[1];
         tiny_forward(run->p, x, y, run->arena, s, n);
         tiny_backward(run->d_p, x, run->arena, s, n);
-        s->add = true;                       /* later micro-steps add */
+        s->add = true;                          /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);             /* sum over ranks */
-    rt_finite_and_norm(run, s);              /* are all finite? norm of all as one vector */
-    rt_clip(run, s);                         /* factor = min(1, clip / norm) */
-    rt_update(run, s, tiny_update);          /* of all parameters, if all is finite */
-    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
+    rt_reduce_gradients(run, s);                /* sum over ranks */
+    rt_finite_and_norm(run, s);                 /* are all finite? norm of all as one vector */
+    rt_clip(run, s);                            /* factor = min(1, clip / norm) */
+    rt_update(run, s, tiny_update);             /* of all parameters, if all is finite */
+    rt_end_step(run, s);                        /* counters: updates applied, or skipped */
 }
 
 static void tiny_run_evaluate(RtRun *run, RtStep *s)

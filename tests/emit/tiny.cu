@@ -315,7 +315,7 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     float *h = rt_at_f32(arena, at.h);           /* [B,O] */
     float *d_h_a = rt_at_f32(arena, at.d_h_a);   /* [B,O] */
 
-    /* 3    undoes 2, 1  tiny.model:8  d_h_a, d_b from loss_a, h */
+    /* 3    undoes 2, 1  tiny.model:8, 9  d_h_a, d_b from loss_a, h */
     k3_d_h_a(d_h_a, d_p + P_b, loss_a, h, s->device, s->add, n.B, stream);
     RT_CHECK(s, 3, "d_h_a[B,O]", d_h_a, n.B*O);
     RT_CHECK(s, 3, "d_b[O]", d_p + P_b, O);
@@ -380,9 +380,9 @@ static void tiny_update(const RtUpdates *u, RtStream *stream)
 /* Counts come first, since gradients are divided by those of the whole update. lr is .lr. */
 static void tiny_step(RtRun *run, RtStep *s)
 {
-    rt_begin_step(run, s);                   /* sums and counts 0, add = false; random key, lr */
+    rt_begin_step(run, s);                      /* sums and counts 0, add = false; random key, lr */
     for (int micro = 0; micro < run->micro_steps; micro++) {
-        rt_begin_micro(run, s, micro);       /* sizes, inputs, first sample */
+        rt_begin_micro(run, s, micro);          /* sizes, inputs, first sample */
         const Dims n = tiny_dims(run->dims);
         tiny_count(s, n);
     }
@@ -393,18 +393,18 @@ static void tiny_step(RtRun *run, RtStep *s)
         const Dims n = tiny_dims(run->dims);
         const float *x = (const float *)run->inputs[0];
         const float *y = (const float *)run->inputs[1];
-        while (rt_graph_begin(run, s)) {     /* recorded once, then launched */
+        while (rt_graph_begin(run, s)) {        /* recorded once, then launched */
             tiny_forward((const float *)run->p, x, y, run->arena, s, n, run->stream);
             tiny_backward((float *)run->d_p, x, run->arena, s, n, run->stream);
             rt_graph_end(run, s);
         }
-        s->add = true;                       /* later micro-steps add */
+        s->add = true;                          /* later micro-steps add */
     }
-    rt_reduce_gradients(run, s);             /* sum over ranks */
-    rt_finite_and_norm(run, s);              /* are all finite? norm of all as one vector */
-    rt_clip(run, s);                         /* factor = min(1, clip / norm) */
-    rt_update(run, s, tiny_update);          /* of all parameters, if all is finite */
-    rt_end_step(run, s);                     /* counters: updates applied, or skipped */
+    rt_reduce_gradients(run, s);                /* sum over ranks */
+    rt_finite_and_norm(run, s);                 /* are all finite? norm of all as one vector */
+    rt_clip(run, s);                            /* factor = min(1, clip / norm) */
+    rt_update(run, s, tiny_update);             /* of all parameters, if all is finite */
+    rt_end_step(run, s);                        /* counters: updates applied, or skipped */
 }
 
 static void tiny_run_evaluate(RtRun *run, RtStep *s)

@@ -41,7 +41,7 @@ awk 'BEGIN { srand(4); for (i = 0; i < 200; i++) { a = rand() - 0.5; b = rand() 
 
 options=--accumulate=2
 if build forward 's/wanted = y/wanted = log(y)/'; then
-    fails forward forward 'the first value that is not finite: loss_a[B], forward: forward.model:18, 16, 17, step 5 of the emitted file, micro-step 2 of 2' \
+    fails forward forward 'the first value that is not finite: loss_a[B], forward: forward.model:18 (with 16, 17), step 5 of the emitted file, micro-step 2 of 2' \
         'inf in 1 of 8 elements, the first at 0, in sample 152 of the run, number 77 of the training data' \
         'reads input y: from 0 to ' 'reads out.bias: from '
     grep -q '"step": 10,' forward.run/crash/capsule.json && grep -q '"first_sample": 144,' forward.run/crash/capsule.json &&
