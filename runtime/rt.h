@@ -300,7 +300,7 @@ typedef struct {                      /* a step of training, for --replay */
     int number;                       /* in the emitted file */
     bool backward;                    /* of the backward pass */
     const char *loops[RT_MAX_STACKS]; /* it stands in: "h" of h.3, outermost first */
-    const char *where, *how;          /* line of the model; "h = tanh(x)" */
+    const char *where, *how;          /* lines of the model; "h = tanh(x)" */
     const char *reads; /* "z[i-1], param h.*.norm.weight": values of a repetition, and others */
 } RtStepRow;
 

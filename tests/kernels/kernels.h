@@ -33,6 +33,15 @@ void rt_launch_end(RtStream *, const char *name)
     exit(1);
 }
 
+void rt_allow_shared(RtStream *, const char *line, const void *kernel, size_t bytes)
+{
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)
+        == cudaSuccess)
+        return;
+    printf("not ok %s: %zu bytes of shared memory\n", line, bytes);
+    exit(1);
+}
+
 int rt_blocks(ptrdiff_t n, ptrdiff_t each) { return (int)((n + each - 1) / each); }
 
 static float uniform(void)
