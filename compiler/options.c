@@ -143,6 +143,19 @@ static bool fail(const char *fmt, ...)
     return false;
 }
 
+/* The first name that ends with all of a shorter one: --cuda-arch for --arch. */
+static const char *ends_with_word(const char *name, const char *const *names, int n)
+{
+    const char *word = name + (name[0] == '-'); /* with one dash in front */
+    const size_t len = strlen(word);
+    for (int i = 0; len > 2 && i < n; i++) {
+        const size_t all = strlen(names[i]);
+        if (all > len + 1 && strcmp(names[i] + all - len, word) == 0)
+            return names[i];
+    }
+    return NULL;
+}
+
 static bool unknown_option(const char *given)
 {
     const char *names[N_ROWS];
@@ -152,9 +165,11 @@ static bool unknown_option(const char *given)
     for (int i = 0; i < N_ROWS; i++)
         if (table[i].kind != KIND_SECTION)
             names[n++] = table[i].name;
-    const char *near = diag_suggest(name, names, n);
+    const char *near = diag_suggest(name, names, n), *longer = ends_with_word(name, names, n);
     fail("unknown option %s", name);
-    if (near)
+    if (near && longer && near != longer)
+        fprintf(stderr, "hint: did you mean %s or %s?\n", near, longer);
+    else if (near)
         fprintf(stderr, "hint: did you mean %s?\n", near);
     else
         fputs("hint: gradcc --help lists the options\n", stderr);
@@ -324,8 +339,16 @@ static bool read_architectures(const char *list)
 /* --emit=cuda is --emit=c for --target=cuda. */
 static bool settle_target(Options *opt)
 {
+    const char *compiles = opt->nvcc        ? "--nvcc"
+                           : opt->cuda_arch ? "--cuda-arch"
+                           : opt->cc        ? "--cc"
+                           : opt->march     ? "--march"
+                           : opt->cflags[0] ? "--cflags"
+                                            : NULL;
     if (opt->emit == EMIT_CUDA && opt->target == TARGET_C)
         return fail("--emit=cuda does not go with --target=c");
+    if (opt->emit == EMIT_C && opt->target == TARGET_CUDA)
+        return fail("--emit=c does not go with --target=cuda; --emit=cuda writes the CUDA");
     if (opt->emit == EMIT_CUDA) {
         opt->emit = EMIT_C;
         opt->target = TARGET_CUDA;
@@ -337,6 +360,8 @@ static bool settle_target(Options *opt)
     if (opt->target == TARGET_CUDA && (opt->cc || opt->march))
         return fail("%s goes with --target=c; for CUDA there are --nvcc and --cuda-arch",
                     opt->cc ? "--cc" : "--march");
+    if (compiles && opt->emit != EMIT_EXE)
+        return fail("%s goes with a program: without --emit it is compiled", compiles);
     opt->cc = opt->cc ? opt->cc : "cc";
     opt->march = opt->march ? opt->march : "native";
     return !opt->cuda_arch || read_architectures(opt->cuda_arch);
@@ -378,12 +403,13 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
             return false;
         opt->emit_set = opt->emit_set || strcmp(r->name, "--emit") == 0;
     }
+    if (!settle_target(opt))
+        return false;
     if (opt->explain == EXPLAIN_TRAFFIC && opt->target != TARGET_CUDA)
         return fail("--explain=traffic is about CUDA kernels: it goes with --target=cuda");
     if (opt->dims.len > 0 && !opt->explain)
-        return fail("--dims goes with --explain=memory; the program has an option --dims too");
-    if (!settle_target(opt))
-        return false;
+        return fail("--dims goes with --explain=memory and --explain=traffic; the program has an "
+                    "option --dims too");
     opt->unoptimised = opt->level == 0;
     opt->command = command_of(cx, opt);
     if (opt->recompute && !opt->ir)

@@ -70,6 +70,12 @@ void *rt_read_file(const char *path, size_t limit, size_t *len);
 /* Temporary file beside path, write, fsync, rename, fsync of the directory. 0, or -1 with errno. */
 int rt_write_atomic(const char *path, const void *data, size_t len);
 
+/* ---- core/environment.c: RT_ variables ------------------------------------------------------- */
+
+void rt_environment_check(void);              /* all of them, at the start */
+const char *rt_environment(const char *name); /* its value; NULL: not set, or empty */
+bool rt_environment_is(const char *name, const char *word);
+
 typedef struct RtOptions RtOptions;
 
 /* ---- cpu/place.c, cuda/place.cu: where the buffers of a run are ------------------------------ */

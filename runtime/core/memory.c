@@ -243,6 +243,15 @@ static const char *changes_text(const Asked *a, const RtMemory *need, bool alone
     return text->at;
 }
 
+/* Is there a size that --dims sets? */
+static bool has_dims(const RtModel *m)
+{
+    for (int i = 0; i < m->n_dims; i++)
+        if (!m->dims[i].batch)
+            return true;
+    return false;
+}
+
 __attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *need)
 {
     const bool trains = a->o->command == RT_DO_TRAIN;
@@ -263,11 +272,13 @@ __attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *nee
                 "gives the same %s; --force starts anyway%s",
                 who, left, place ? " on " : "", place ? place : "", parts.at, (long long)fits,
                 trains ? "update" : "result", changes.at);
-    rt_fail(RT_EXIT_FAIL,
-            "%s needs more memory than the %s free%s%s: %s\nhint: a smaller model, or shorter dims "
-            "(--dims); --force starts anyway%s%s",
-            who, left, place ? " on " : "", place ? place : "", parts.at,
-            trains ? "; no number of micro-steps helps" : "", changes.at);
+    rt_fail(
+        RT_EXIT_FAIL,
+        "%s needs more memory than the %s free%s%s: %s\nhint: a smaller model%s; --force starts "
+        "anyway%s%s",
+        who, left, place ? " on " : "", place ? place : "", parts.at,
+        has_dims(a->m) ? ", or shorter dims (--dims)" : "",
+        trains ? "; no number of micro-steps helps" : "", changes.at);
 }
 
 /* ---- before a run ---------------------------------------------------------------------------- */

@@ -106,7 +106,7 @@ static const RtOption fixed_rows[] = {
 { "threads",      RT_OPT_INT,  AT(threads),            ALL,        1,        4096,     "N",
   "threads", true },
 { "device",       RT_OPT_INT,  AT(device),             ALL,        0,        1023,     "N",
-  "number of the GPU, as nvidia-smi has it", false },
+  "number of the GPU, as nvidia-smi has it (or CUDA_DEVICE_ORDER)", false },
 { "tf32",         RT_OPT_FLAG, AT(tf32),               ALL,        0,        0,        NULL,
   "products of fp32 in TF32: faster, to about three digits", true },
 { "dry-run",      RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,

@@ -618,6 +618,7 @@ int rt_main(const RtModel *model, int argc, char **argv)
 {
     rt_threads_tame(argv);
     rt_base_init();
+    rt_environment_check();
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
     rt_place_start(model, &options, options.command == RT_DO_TRAIN);

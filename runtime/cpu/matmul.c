@@ -44,10 +44,8 @@ static int matmul_threads(void) { return omp_in_parallel() ? 1 : omp_get_max_thr
 static bool matmul_is_plain(void)
 {
     static int plain = -1;
-    if (plain < 0) {
-        const char *name = getenv("RT_MATMUL");
-        plain = name && strcmp(name, "plain") == 0;
-    }
+    if (plain < 0)
+        plain = rt_environment_is("RT_MATMUL", "plain");
     return plain == 1;
 }
 

@@ -13,11 +13,7 @@ static RtProducts chosen; /* UNSET: as RT_MATMUL_BF16 says, else unpack */
 
 static RtProducts wanted_by_environment(void)
 {
-    const char *name = getenv("RT_MATMUL_BF16");
-    const RtProducts wanted = rt_products_by_name(name);
-    if (name && wanted == RT_PRODUCTS_UNSET)
-        rt_warn("RT_MATMUL_BF16=%s means nothing; it is native or unpack", name);
-    return wanted;
+    return rt_products_by_name(rt_environment("RT_MATMUL_BF16"));
 }
 
 RtProducts rt_products_now(void)
@@ -94,9 +90,9 @@ const char *rt_products_how(RtProducts now, RtProducts stored)
     snprintf(text, sizeof text, "%s (%s)",
              now == RT_PRODUCTS_NATIVE ? "by the processor's bf16 instructions"
                                        : "in fp32, unpacked block by block",
-             now == stored              ? "as before"
-             : getenv("RT_MATMUL_BF16") ? "RT_MATMUL_BF16"
-                                        : "the faster way here");
+             now == stored                      ? "as before"
+             : rt_environment("RT_MATMUL_BF16") ? "RT_MATMUL_BF16"
+                                                : "the faster way here");
     return text;
 }
 

@@ -136,18 +136,13 @@ static void open_stream(RtDevice *d, RtStream *stream)
     stream->device = d;
 }
 
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value && strcmp(value, "0") != 0;
-}
-
 static void open_device(RtDevice *d)
 {
     cudaDeviceProp about;
     d->number = chosen_number;
     d->tf32 = chosen_tf32;
-    d->sync = is_set("RT_CUDA_SYNC");
+    d->sync = rt_environment_is("RT_CUDA_SYNC", "1");
+    (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0); /* as nvidia-smi numbers them */
     check_driver(&d->driver, &d->runtime);
     check_count(d->number);
     RT_CUDA_CALL(NULL, cudaGetDeviceProperties(&about, d->number));

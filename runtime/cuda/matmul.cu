@@ -158,10 +158,8 @@ RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in,
 bool rt_product_is_plain(void)
 {
     static int plain = -1;
-    if (plain < 0) {
-        const char *name = getenv("RT_MATMUL");
-        plain = name && strcmp(name, "plain") == 0;
-    }
+    if (plain < 0)
+        plain = rt_environment_is("RT_MATMUL", "plain");
     return plain == 1;
 }
 

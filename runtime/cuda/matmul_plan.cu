@@ -383,13 +383,10 @@ static char *machine_line(void)
 /* RT_CUDA_TUNE=on|off; the clock of a simulator says nothing. */
 static bool is_tuned(void)
 {
-    const char *wish = getenv("RT_CUDA_TUNE");
-    if (wish && strcmp(wish, "on") != 0 && strcmp(wish, "off") != 0)
-        rt_warn("RT_CUDA_TUNE=%s means nothing; it is on or off", wish);
 #if defined(RT_SIMULATOR)
-    return wish && strcmp(wish, "on") == 0;
+    return rt_environment_is("RT_CUDA_TUNE", "on");
 #else
-    return !wish || strcmp(wish, "off") != 0;
+    return !rt_environment_is("RT_CUDA_TUNE", "off");
 #endif
 }
 
@@ -502,6 +499,14 @@ static void plans_keep(void)
     rt_choices_free(&chosen);
 }
 
+static bool has_fp32(void)
+{
+    for (int i = 0; i < noted.n; i++)
+        if (noted.shapes[i].in == RT_F32)
+            return true;
+    return false;
+}
+
 void rt_products_open(const RtProductsSetup *setup)
 {
     const double start = rt_now();
@@ -509,6 +514,8 @@ void rt_products_open(const RtProductsSetup *setup)
     room_cut(setup);
     if (noted.n == 0)
         return;
+    if (setup->tf32 && !has_fp32())
+        rt_fail(RT_EXIT_USAGE, "--tf32: no product of this run is in fp32\nhint: leave it out");
     if (rt_product_is_plain()) {
         (void)snprintf(at.line, sizeof at.line, "by plain kernels (RT_MATMUL=plain)");
         return;

@@ -173,9 +173,9 @@ const char *rt_choices_parse(RtChoices *to, const char *text, const char *machin
 /* The folder, made if need be; NULL: there is none. */
 static char *folder_path(void)
 {
-    const char *wish = getenv("RT_CUDA_CACHE"), *cache = getenv("XDG_CACHE_HOME");
+    const char *wish = rt_environment("RT_CUDA_CACHE"), *cache = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
-    if (wish && *wish)
+    if (wish)
         return strcmp(wish, "none") == 0 ? NULL : rt_printf("%s", wish);
     if (cache && *cache)
         return rt_printf("%s/gradcc", cache);

@@ -30,13 +30,13 @@ static bool on, begun;   /* an update that counts is queued; a launch of it */
 
 bool rt_profile_open(void)
 {
-    path = getenv("RT_CUDA_PROFILE");
-    return path && *path;
+    path = rt_environment("RT_CUDA_PROFILE");
+    return path != NULL;
 }
 
 void rt_profile_update(bool begin)
 {
-    on = begin && path && *path && updates > 0;
+    on = begin && path && updates > 0;
     updates += !begin;
 }
 

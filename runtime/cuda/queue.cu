@@ -13,13 +13,12 @@
 void rt_step_open(RtRun *run)
 {
     RtQueue *q = (RtQueue *)rt_alloc(sizeof *q, "the queue of steps");
-    const char *graphs = getenv("RT_CUDA_GRAPH");
     const bool profiled = rt_profile_open();
     run->stream = &rt_device()->compute;
     run->state->queue = q;
     q->micro = -1;
     rt_device()->tf32 = run->state->opt->tf32;
-    q->graphs = !(graphs && strcmp(graphs, "0") == 0) && !rt_device()->sync && !profiled;
+    q->graphs = !rt_environment_is("RT_CUDA_GRAPH", "0") && !rt_device()->sync && !profiled;
     q->twin = (RtStep *)rt_place_alloc(sizeof *q->twin, "a step");
     q->counters = (RtCounters *)rt_place_alloc(sizeof *q->counters, "a step");
     for (int k = 0; k < RT_STEPS_QUEUED; k++)

@@ -34,6 +34,9 @@ expect version 0 'gradcc ' "$g" --version
 expect no-model 2 'no model given' "$g"
 expect two-models 2 'one model at a time' "$g" "$t" "$t"
 expect unknown-option 2 'hint: did you mean --emit?' "$g" --emti=c "$t"
+expect unknown-option-ends 2 'hint: did you mean --march or --cuda-arch?' "$g" --arch=sm_90 "$t"
+expect dims-alone 2 '--dims goes with --explain=memory and --explain=traffic; the program has an option --dims too' \
+    "$g" --dims B=3 "$t"
 expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c|types|cuda' "$g" --emit=asm "$t"
 expect missing-value 2 '-o needs a value: FILE' "$g" "$t" -o
 expect extra-value 2 '--help takes no value' "$g" --help=yes
@@ -100,7 +103,18 @@ expect cc-broken-hint 1 'hint: the toolchain is broken: a compiler of C11 with O
 
 # CUDA: its text needs no toolkit; a program does. A false nvcc shows how it is called.
 expect emit-cuda 0 '#include "rt_cuda.h"' "$g" --emit=cuda "$t"
-expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=c "$t"
+expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=cuda "$t"
+expect c-for-cuda 2 '--emit=c does not go with --target=cuda; --emit=cuda writes the CUDA' \
+    "$g" --target=cuda --emit=c "$t"
+expect traffic-emit 0 'launches' "$g" --emit=cuda --explain=traffic "$t"
+for option in --nvcc=nvcc --cuda-arch=sm_90; do
+    expect "text-no${option%%=*}" 2 "${option%%=*} goes with a program: without --emit it is compiled" \
+        "$g" --emit=cuda $option "$t"
+done
+for option in --cc=gcc --march=native --cflags=-g; do
+    expect "text-no${option%%=*}" 2 "${option%%=*} goes with a program: without --emit it is compiled" \
+        "$g" --emit=c $option "$t"
+done
 expect cuda-for-c 2 '--emit=cuda does not go with --target=c' "$g" --emit=cuda --target=c "$t"
 expect traffic-for-c 2 '--explain=traffic is about CUDA kernels: it goes with --target=cuda' \
     "$g" --explain=traffic "$t"

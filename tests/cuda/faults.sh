@@ -54,6 +54,7 @@ refused no-device-hint 1 'hint: nvidia-smi lists those there are' CUDASIM_DEVICE
 refused insufficient-driver 1 'the NVIDIA driver is too old for this program' \
     CUDASIM_FAIL=cudaGetDeviceCount:1:cudaErrorInsufficientDriver
 refused which-device 2 '--device 3: there is 1 GPU, numbered from 0' X=1 -- --device 3
+refused variable 2 'RT_CUDA_GRAPH=off is none of 0|1' RT_CUDA_GRAPH=off
 refused old-device 1 'has compute capability 7.0; this program needs 8.0' CUDASIM_ARCH=70
 refused runtime-code 1 'the runtime in this program holds no code for simulated device 9.0' \
     CUDASIM_FAIL=cudaFuncGetAttributes:1:cudaErrorUnsupportedPtxVersion
@@ -149,6 +150,13 @@ both skip --steps 9 --lr 1e25 --nonfinite skip --max-skips 4
 # After a step that was skipped the run goes on as one whose host never is a step ahead: it saves
 # after each.
 if build half --precision=fp16; then
+    # shellcheck disable=SC2086
+    ./half.gpu $data --steps 2 --tf32 --out none > tf32.out 2> tf32.err; code=$?
+    if [ $code -eq 2 ] && grep -qx 'error: --tf32: no product of this run is in fp32' tf32.err; then ok tf32-half
+    else bad tf32-half "exit code $code: $(tail -n 1 tf32.err)"; fi
+    # shellcheck disable=SC2086
+    ./digits.gpu $data --steps 2 --tf32 --out none > tf32.out 2>&1
+    if grep -q '^products .*, fp32 by TF32' tf32.out; then ok tf32; else bad tf32 "$(tail -n 1 tf32.out)"; fi
     for way in ahead waits; do
         every=0; [ $way = waits ] && every=1
         # shellcheck disable=SC2086

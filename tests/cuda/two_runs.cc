@@ -2,7 +2,8 @@
  * of which the second one needs more room to work in, when the first has recorded its graphs.
  *
  * In: options of the program. Out: "ok", or what differs. All that do the same updates have the same
- * bytes as parameters; when all are freed, nothing of the GPU's memory is left.
+ * bytes as parameters; when all are freed, nothing of the GPU's memory is left. GPUs are numbered as
+ * nvidia-smi numbers them.
  */
 #include "cuda/device.h"
 #include "run.h"
@@ -77,6 +78,8 @@ int main(int argc, char **argv)
         printf("the parameters differ\n");
     else if (!moved)
         printf("a larger run has not moved the work space\n");
+    else if (strcmp(getenv("CUDA_DEVICE_ORDER"), "PCI_BUS_ID") != 0)
+        printf("GPUs are not numbered as nvidia-smi does\n");
     else if (rt_place_taken() != 0)
         printf("%.0f bytes of the GPU are left\n", rt_place_taken());
     else

@@ -54,6 +54,14 @@ says option-for-a-dim 2 "hint: sizes of dims are set with --dims T=N" ./bigram -
 says unknown-command 2 "unknown command 'genrate'" ./bigram genrate
 says unknown-command-near 2 "did you mean generate" ./bigram genrate
 says no-such-value 2 "--force takes no value" ./bigram --force=1
+says variable-matmul 2 "RT_MATMUL=foo is none of library|plain" env RT_MATMUL=foo ./bigram
+says variable-bf16 2 "RT_MATMUL_BF16=foo is none of native|unpack" env RT_MATMUL_BF16=foo ./bigram
+says variable-graph 2 "RT_CUDA_GRAPH=no is none of 0|1" env RT_CUDA_GRAPH=no ./bigram
+says variable-sync 2 "RT_CUDA_SYNC=yes is none of 0|1" env RT_CUDA_SYNC=yes ./bigram
+says variable-tune 2 "RT_CUDA_TUNE=1 is none of on|off" env RT_CUDA_TUNE=1 ./bigram
+says variable-empty 0 "usage" env RT_MATMUL= ./bigram --help
+says variable-unknown 0 "RT_CUDA_GRAPHS of the environment means nothing; is RT_CUDA_GRAPH meant?" \
+    env RT_CUDA_GRAPHS=0 ./bigram --help
 says no-batch 2 "no batch is set" ./ids
 says no-loss 2 "bigram has no loss to train on" ./bare
 says nothing-to-evaluate 2 "bigram has no loss and no metric to evaluate" ./bare eval
