@@ -273,7 +273,7 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
     c->products = rt_products_by_name(json_string_value(json_object_get(root, "products")));
     c->best_val = json_is_number(best) ? json_number_value(best) : (double)NAN;
     const char *plans = json_string_value(json_object_get(root, "plans"));
-    c->plans = plans ? rt_printf("%s", plans) : NULL;
+    c->plans = plans && !rt_place_is_host() ? rt_printf("%s", plans) : NULL; /* of no use there */
     c->vocab = value_text(json_object_get(root, "vocab"));
     c->config = value_text(json_object_get(root, "config"));
     return true;

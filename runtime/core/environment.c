@@ -49,22 +49,18 @@ bool rt_environment_is(const char *name, const char *word)
 
 void rt_environment_check(void)
 {
-    const char *names[KNOWN];
-    for (int i = 0; i < KNOWN; i++) {
+    for (int i = 0; i < KNOWN; i++)
         (void)rt_environment(known[i].name);
-        names[i] = known[i].name;
-    }
     for (char **at = environ; *at; at++) {
-        char name[64];
+        const size_t len = strcspn(*at, "=");
         bool there = false;
         if (strncmp(*at, "RT_CUDA_", 8) != 0 && strncmp(*at, "RT_MATMUL", 9) != 0)
             continue;
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(*at, "="), *at);
         for (int i = 0; i < KNOWN; i++)
-            there = there || strcmp(name, names[i]) == 0;
-        const char *near = there ? NULL : rt_suggest(name, names, KNOWN);
+            there = there || (strlen(known[i].name) == len && !memcmp(known[i].name, *at, len));
         if (!there)
-            rt_warn("%s of the environment means nothing%s%s%s", name, near ? "; is " : "",
-                    near ? near : "", near ? " meant?" : "");
+            rt_warn("%.*s of the environment means nothing\nhint: there are RT_MATMUL, "
+                    "RT_MATMUL_BF16, and RT_CUDA_ with GRAPH, SYNC, TUNE, CACHE, PROFILE",
+                    (int)len, *at);
     }
 }

@@ -93,27 +93,29 @@ static void print_row(const char *name, double bytes, double all, const char *no
            rt_bytes(bytes, size), all > 0 ? 100 * bytes / all : 0, note[0] ? "  " : "", note);
 }
 
-/* Every part in bytes, and when the most is in use. */
+static void print_parts(const Part *part, int n, double all)
+{
+    for (int i = 0; i < n; i++)
+        if (part[i].bytes > 0)
+            print_row(part[i].name, part[i].bytes, all, part[i].note);
+}
+
+/* Every part in bytes, their sums, and what was in use before if that was more. */
 static void print_table(const RtMemory *need)
 {
     Part part[PARTS];
     const bool host = rt_place_is_host();
-    int n = parts_of(need, OF_PLACE, part);
+    const double sum = need->needed + need->held;
+    const int n = parts_of(need, OF_PLACE, part);
     printf("  %-18s %17s\n", "memory", "bytes");
-    for (int i = 0; i < n; i++)
-        if (part[i].bytes > 0)
-            print_row(part[i].name, part[i].bytes, host ? need->total : need->place, part[i].note);
+    print_parts(part, n, host ? sum : need->place);
     if (!host)
         print_row("on the GPU", need->place, need->place, "in one allocation");
-    n = parts_of(need, OF_HOST, part);
-    for (int i = 0; i < n; i++)
-        if (part[i].bytes > 0)
-            print_row(part[i].name, part[i].bytes, need->total, part[i].note);
-    const bool before = need->needed + need->held < need->total;
-    print_row(host ? "at the most" : "on the host", need->total, need->total,
-              before             ? "while the data were read"
-              : need->saving > 0 ? "while a checkpoint is written"
-                                 : "in a step");
+    print_parts(part, parts_of(need, OF_HOST, part), sum);
+    print_row(host ? "in all" : "on the host", sum, sum,
+              need->saving > 0 ? "while a checkpoint is written" : "in a step");
+    if (need->total > sum)
+        print_row("before that", need->total, sum, "while the data were read");
 }
 
 /* The arena where it is fullest, by line of the model: the largest first. */

@@ -209,6 +209,17 @@ else bad trace "$(diff trace.cpu trace.gpu | head -n 3 | tr '\n' ' ')"; fi
 ./digits.gpu $data --steps 4 --out planned > planned.out 2>&1
 if grep -q '^device .*as planned$' planned.out && ! grep -q 'more than planned' planned.out; then ok memory-as-planned
 else bad memory-as-planned "$(grep -E '^(memory|device) ' planned.out | tr '\n' ' ')"; fi
+# A program for a CPU has no use for the plans of products that such a checkpoint holds.
+./digits.cpu --data "$root/models/digits.csv.gz" --out planned --resume auto --steps 6 > planned.out 2>&1
+if grep -Eq '^memory .* allocated, (as|within what was) planned$' planned.out; then ok memory-of-other-target
+else bad memory-of-other-target "$(grep '^memory ' planned.out | tail -n 1)"; fi
+# The table of a dry run adds up, on the GPU and on the host.
+# shellcheck disable=SC2086
+./digits.gpu $data --steps 4 --out none --dry-run > dry.out 2>&1
+wrong=$(awk '/^  memory +bytes/ { on = 1; next } !NF { on = 0 } !on { next } { n = $0; sub(/^  [^0-9]* /, "", n);
+    gsub(/,/, "", n); n += 0 } /^  on the/ { if (n != sum) print $0 ": " sum; sum = 0; seen++; next }
+    !/^  before that/ { sum += n } END { if (seen != 2) print seen + 0 " sums" }' dry.out)
+if [ -z "$wrong" ]; then ok table-adds-up; else bad table-adds-up "$wrong"; fi
 # shellcheck disable=SC2086
 RT_CUDA_PROFILE=$PWD/profile.txt ./digits.gpu $data --steps 4 --out none > profile.out 2>&1
 if grep -q '^4 updates, the first left out' profile.txt && grep -q "$kernel, digits_mlp.model:12" profile.txt &&
