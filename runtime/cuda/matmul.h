@@ -80,6 +80,7 @@ const void *rt_product_bias_copy(const void *bias, RtType type);
 /* ---- matmul_time.cu: the fastest of some algorithms ------------------------------------------ */
 
 enum { RT_ALGORITHMS = 16 }; /* that are looked at */
+#define RT_WARM_SECONDS 0.1  /* before the first measurement, besides the budgets */
 /* The fastest of n on the scratch memory of the setup, within about so many seconds; plan->seconds
    is that of one product. -1: its operands do not fit there, or no algorithm runs. */
 int rt_plan_fastest(RtPlan *plan, const cublasLtMatmulHeuristicResult_t *found, int n,

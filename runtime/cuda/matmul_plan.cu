@@ -435,7 +435,8 @@ static void plans_make(bool tuned)
     }
     for (int i = 0; i < n_left; i++) {
         RtPlan *plan = &at.plans[left[i]];
-        at.n_timed += plan_choose(plan, tuned ? TUNE_SECONDS / n_left : 0, at.setup.stream);
+        at.n_timed += plan_choose(plan, tuned ? (TUNE_SECONDS - RT_WARM_SECONDS) / n_left : 0,
+                                  at.setup.stream);
     }
 }
 
