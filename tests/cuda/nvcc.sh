@@ -62,6 +62,7 @@ runtime() {
     else compile "runtime-$name" "$1"; fi
 }
 for file in "$root"/runtime/cuda/*.cu; do both runtime "$file"; done
+for file in test_*.cu time_*.cu; do both compile "${file%.cu}" "$file"; done # for a GPU, too
 both together models-fp32 fp32 $root/models/{digits_mlp,chargpt,gpt2}.model
 both together models-bf16 bf16 $root/models/{digits_mlp,chargpt,gpt2}.model
 both together models-fp16 fp16 $root/models/{chargpt,gpt2}.model

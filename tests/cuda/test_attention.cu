@@ -65,13 +65,14 @@ static void tensor_free(Tensor x)
     rt_cuda_check(NULL, "cudaFree", cudaFree(x.device));
 }
 
-static void copy(Tensor x, bool to_device)
+static void copy(Tensor x, bool put)
 {
-    void *const to = to_device ? x.device : x.host, *const from = to_device ? x.host : x.device;
-    if (x.n > 0)
+    const size_t bytes = (size_t)x.n * bytes_of(x.type);
+    if (bytes > 0 && put)
+        to_device(x.device, x.host, bytes);
+    else if (bytes > 0)
         rt_cuda_check(NULL, "cudaMemcpy",
-                      cudaMemcpy(to, from, (size_t)x.n * bytes_of(x.type),
-                                 to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost));
+                      cudaMemcpy(x.host, x.device, bytes, cudaMemcpyDeviceToHost));
 }
 
 static ptrdiff_t place(const Tensor *x, ptrdiff_t b, ptrdiff_t h, ptrdiff_t t, ptrdiff_t d)

@@ -55,6 +55,13 @@ static void work_open(size_t bytes)
     rt_cuda_check(NULL, "cudaMalloc", cudaMalloc(&work, bytes + 1));
 }
 
+/* From pageable memory the copy may be on its way when cudaMemcpy returns. */
+static void to_device(void *to, const void *from, size_t bytes)
+{
+    rt_cuda_check(NULL, "cudaMemcpy", cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
+    rt_cuda_check(NULL, "cudaDeviceSynchronize", cudaDeviceSynchronize());
+}
+
 static void work_close(void) { rt_cuda_check(NULL, "cudaFree", cudaFree(work)); }
 
 #endif

@@ -95,7 +95,7 @@ static void *on_device(const void *host, size_t bytes)
     void *device;
     rt_cuda_check(NULL, "cudaMalloc", cudaMalloc(&device, bytes + 1));
     if (host && bytes)
-        rt_cuda_check(NULL, "cudaMemcpy", cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+        to_device(device, host, bytes);
     return device;
 }
 

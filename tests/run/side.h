@@ -52,6 +52,7 @@ static void side_put(void *to, const void *from, size_t bytes)
 {
     SIDE_CHECK(cudaDeviceSynchronize());
     SIDE_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
+    SIDE_CHECK(cudaDeviceSynchronize()); /* from pageable memory it may be on its way still */
 }
 
 static void side_get(void *to, const void *from, size_t bytes)

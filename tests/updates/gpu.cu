@@ -28,6 +28,7 @@ void *rt_place_alloc(size_t bytes, const char *what)
 void rt_place_put(void *to, const void *from, size_t bytes)
 {
     must(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
+    must(cudaDeviceSynchronize()); /* from pageable memory it may be on its way still */
 }
 void rt_place_get(void *to, const void *from, size_t bytes)
 {
