@@ -1,32 +1,37 @@
 #!/usr/bin/env bash
 # Attention on a device against the formula in double: all types and layouts; the same bits in
 # whatever order threads and blocks run.
-# Usage: attention.sh [simulator|device] (from run.sh); prints ok and not ok lines. On a device: also
-# attention.sh time, a line for each kernel with what it reaches.
+# Usage: attention.sh [simulator|device] (from run.sh); prints ok and not ok lines. For a device, with
+# kernels of libgradcc_rt_cuda.a and for CUDA_ARCH (native): attention.sh build compiles both programs,
+# which attention.sh time, a line for each kernel with what it reaches, and device find.
 set -u
 cd "$(dirname "$0")"
 root=../..
 : "${BUILD:=$root/build}"
 mkdir -p "$BUILD"; BUILD=$(cd "$BUILD" && pwd)
 export BUILD
-work=$BUILD/tests-cuda/attention
-rm -rf "$work"; mkdir -p "$work"
-
 mode=${1:-simulator} short="more-keys odd one long-heads alike grouped grouped-odd grouped-none large negative no-keys"
-sources=$(echo $root/runtime/cuda/{attention*,scatter}.cu)
+work=$BUILD/tests-cuda/attention
+[ "$mode" = simulator ] || work=$BUILD/device/attention
+[ "$mode" = simulator ] && rm -rf "$work"
+mkdir -p "$work"
+library=$BUILD/libgradcc_rt_cuda.a
 
-# compile PROGRAM: its file is FILE.cu here
+# compile PROGRAM: its file is FILE.cu here; on a device one that is newer than its parts stays
 compile() {
     # shellcheck disable=SC2086
     if [ "$mode" = simulator ]; then
-        ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/$1" "$1.cu" $sources
+        ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/$1" "$1.cu" \
+            $root/runtime/cuda/{attention*,scatter}.cu
+    elif [ "$work/$1" -nt "$library" ] && [ "$work/$1" -nt "$1.cu" ]; then
+        return
     else
-        "${NVCC:-nvcc}" -std=c++20 -O3 --fmad=false -arch=native --threads 4 -diag-suppress 177 \
+        "${NVCC:-nvcc}" -std=c++20 -O3 --fmad=false -arch="${CUDA_ARCH:-native}" -diag-suppress 177 \
             -I$root/runtime -I$root/runtime/cuda -I$root/runtime/cuda/ptx -o "$work/$1" "$1.cu" \
-            $sources
-    fi > "$work/cc.log" 2>&1 && return
-    grep -m5 error "$work/cc.log" >&2
-    echo "not ok cuda/attention: $1 does not compile: $(grep -m1 error "$work/cc.log")"
+            "$library"
+    fi > "$work/$1.log" 2>&1 && return
+    grep -m5 error "$work/$1.log" >&2
+    echo "not ok cuda/attention: $1 does not compile: $(grep -m1 error "$work/$1.log" || tail -n 1 "$work/$1.log")"
     exit 1
 }
 
@@ -35,8 +40,9 @@ if [ "$mode" = time ]; then
     "$work/time_attention" 64 1024
     exit
 fi
-compile test_attention
-compile time_attention
+compile test_attention & first=$!
+compile time_attention; wait $first || exit 1
+[ "$mode" = build ] && exit
 
 # run TYPE [CASE...]: these cases, or all; leaves their lines in $work/TYPE
 run() {

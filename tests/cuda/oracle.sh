@@ -23,6 +23,6 @@ run() {
     esac
 }
 if [ "$target" = simulator ]; then run; exit; fi
-out=$(run)
-echo "$out"
-echo "$out" | grep -q '^ok ' && ! echo "$out" | grep -q '^not ok '
+out=$(mktemp); trap 'rm -f "$out"' EXIT
+run | tee "$out"                                # line by line, for a run that is cut
+grep -q '^ok ' "$out" && ! grep -q '^not ok ' "$out"

@@ -3,8 +3,8 @@
 # micro-steps, in fp64, fp32, bf16 (with fp32 masters and without) and fp16, optimised and not. Also
 # every complete example of LANGUAGE.md. A model may begin with `# dims: T=4 B=2`.
 # Usage: run.sh [MODEL ...]
-# TARGET=simulator and TARGET=device do the same with emitted CUDA C (tests/cuda/oracle.sh), in the
-# VARIANTS given; AREA is how the tests are called.
+# TARGET=simulator and TARGET=device do the same with emitted CUDA C (tests/cuda/oracle.sh; on a
+# device for CUDA_ARCH), in the VARIANTS given; AREA is how the tests are called.
 set -u
 cd "$(dirname "$0")"
 root=../..
@@ -29,7 +29,7 @@ compile() {
     case $TARGET in
     c) $CC $flags $defines -DEMITTED="\"$base.c\"" -o "$base" harness.c $libs ;;
     simulator) ../cudasim/cc.sh --runtime -o "$base" $defines -DEMITTED="\"$base.cu\"" -I"$PWD" harness.cu ;;
-    device) "$NVCC" -std=c++20 -O2 --fmad=false -arch=native -I$root/runtime -I$root/runtime/cuda -I. $defines \
+    device) "$NVCC" -std=c++20 -O2 --fmad=false -arch="${CUDA_ARCH:-native}" -I$root/runtime -I$root/runtime/cuda -I. $defines \
                 -DEMITTED="\"$base.cu\"" -o "$base" harness.cu "$BUILD/libgradcc_rt_cuda.a" \
                 $(cat "$BUILD/rt_cuda.libs") ;;
     *) echo "error: TARGET is c, simulator or device, not $TARGET" >&2; return 1 ;;
