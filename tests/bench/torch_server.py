@@ -2,8 +2,8 @@
 
     python3 torch_server.py model=gpt2 sizes=50304,768,12,12,1024 B=64 T=1024 device=cuda compile=1
 
-Prints "ready {versions}" after warm-up; then for each line N of stdin runs N updates and prints one
-JSON object: ms of each, peak MiB of the device (of the process on a CPU). Ends with its stdin.
+Prints "ready {versions}" after warm-up; then for each line N of stdin runs N updates and prints "ran"
+and one JSON object: ms of each, peak MiB of the device (of the process on a CPU). Ends with its stdin.
 """
 import json
 import resource
@@ -37,6 +37,12 @@ class Mlp(nn.Module):
 def wait(device):
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def release(device):
+    """The opponent's turn needs the room."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def peak_mib(device):
@@ -80,10 +86,12 @@ def main():
     for _ in range(WARM_UP):
         step()
     wait(device)
-    print("ready", json.dumps({"torch": torch.__version__, "first_seconds":
-                               time.perf_counter() - start}), flush=True)
+    seconds = time.perf_counter() - start
+    release(device)
+    print("ready", json.dumps({"torch": torch.__version__, "first_seconds": seconds}), flush=True)
     for line in sys.stdin:
         times = []
+        step()                                  # what it released is allocated again
         for _ in range(int(line)):
             wait(device)
             start = time.perf_counter()
@@ -94,10 +102,10 @@ def main():
         for _ in range(n):                      # in a row, without a wait between: as training runs
             step()
         wait(device)
-        print(json.dumps({"ms": times, "row_ms": (time.perf_counter() - start) * 1e3 / n,
-                          "peak_mib": peak_mib(device)}), flush=True)
-        if device == "cuda":                    # the opponent's turn needs the room
-            torch.cuda.empty_cache()
+        row_ms = (time.perf_counter() - start) * 1e3 / n
+        release(device)
+        print("ran", json.dumps({"ms": times, "row_ms": row_ms,
+                                 "peak_mib": peak_mib(device)}), flush=True)
 
 
 main()

@@ -1,13 +1,19 @@
 """What device.sh measures: steps of gradcc's programs against PyTorch compiled, in turns.
 
+    python3 device.py programs       compiles the programs of all cases, all at once
+    python3 device.py warm           PyTorch compiles its side of each case into a folder of $WORK,
+                                     until there is a file warm.stop
     python3 device.py speed CASE     one JSON object: ms per update of both sides, MFU, memory
     python3 device.py kernels CASE   time of each kernel of an update (RT_CUDA_PROFILE)
     python3 device.py report DIR     report.md from the files of the parts
+    python3 device.py cublaslt       the file of cuBLASLt, if the loader does not find it by itself
 
 The programs are compiled by $GRADCC --target=cuda, or by tests/cudasim/cc.sh with DEVICE=simulator
 (a rehearsal: PyTorch on the CPU, toy sizes). MFU: (6 N + 6 L C T) FLOP per token against the dense
 bf16 peak of the device, n/a where that is not known.
 """
+import ctypes
+import importlib.util
 import json
 import os
 import random
@@ -16,6 +22,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -29,7 +36,8 @@ SIMULATED = os.environ.get("DEVICE", "cuda") == "simulator"
 SMALL = SIMULATED or os.environ.get("DEVICE_SMALL") == "1"
 ROUNDS = 2 if SMALL else 3
 
-RESULT = os.path.join(os.environ.get("OUT", "."), "speed-{}.json")      # after each round
+RESULT = os.path.join(os.environ.get("RESULTS", "."), "speed-{}.json")  # after each round
+ROOM_OF_A_RUN = 8 << 30                 # the last step leaves a checkpoint, of 12 bytes per parameter
 
 PEAK_TFLOPS = {"H100 PCIe": 756, "H100": 989, "H200": 989, "GH200": 989, "A100": 312}
 
@@ -68,19 +76,37 @@ def case_of(name):
 
 # ---- our side --------------------------------------------------------------------------------------
 
-def compile_program(name, case):
+def program_of(name):
+    return WORK / (name + ("-small" if SMALL else ""))
+
+
+def compile_program(name):
     WORK.mkdir(parents=True, exist_ok=True)
-    program = WORK / name
+    case, program = case_of(name), program_of(name)
     flags = [f for key, value in case["D"].items() for f in ("-D", f"{key}={value}")]
     command = [os.environ["GRADCC"], "--target=cuda", f"--precision={case['precision']}", *flags,
                str(ROOT / case["model"])]
     if SIMULATED:
-        source = WORK / f"{name}.cu"
+        source = program.with_suffix(".cu")
         subprocess.run([*command, "--emit=cuda", "-o", source], check=True)
         subprocess.run([ROOT / "tests/cudasim/cc.sh", "--runtime", "-o", program, source], check=True)
     else:
         subprocess.run([*command, "-o", program], check=True)
     return program
+
+
+def programs():
+    """Those that fail are made again, and told, by the part that needs them."""
+    with ThreadPoolExecutor(1 if SIMULATED else len(CASES)) as pool:
+        for done in [pool.submit(compile_program, name) for name in CASES]:
+            done.result()
+
+
+def run_folder(name):
+    """In memory where there is room, so that no disk is timed."""
+    memory = Path("/dev/shm")
+    room = shutil.disk_usage(memory).free if memory.is_dir() else 0
+    return (memory if room > ROOM_OF_A_RUN and not SMALL else WORK) / f"gradcc-{name}.run"
 
 
 def make_data(name, case):
@@ -99,7 +125,7 @@ def make_data(name, case):
 
 def run_ours(name, program, data, case, more=()):
     """ms per update behind the first third of the run, the text it printed."""
-    out = WORK / f"{name}.run"
+    out = run_folder(name)
     shutil.rmtree(out, ignore_errors=True)
     dims = ["--dims", f"T={case['T']}"] if case["T"] else []
     val = ["--val-data", data] if case["T"] else []
@@ -118,42 +144,66 @@ def run_ours(name, program, data, case, more=()):
 # ---- PyTorch's side --------------------------------------------------------------------------------
 
 class Opponent:
+    """Raises OSError where PyTorch's side ended."""
+
     def __init__(self, case):
         device = "cpu" if SIMULATED else "cuda"
         compiled = os.environ.get("TORCH_COMPILE", "0" if SIMULATED else "1")
+        kept = {"TORCHINDUCTOR_CACHE_DIR": str(WORK / "inductor"), "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
+                "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
         self.process = subprocess.Popen(
             [sys.executable, ROOT / "tests/bench/torch_server.py", *case["torch"],
-             f"device={device}", f"compile={compiled}"],
+             f"device={device}", f"compile={compiled}"], env={**kept, **os.environ},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        if not line.startswith("ready"):
-            raise SystemExit("PyTorch's side did not start")
-        self.versions = json.loads(line[6:])
+        self.versions = self.line("ready ")
         self.versions["compiled"] = compiled == "1"
+
+    def line(self, start):
+        """The object of the next line that starts so; others, of PyTorch's own, are passed over."""
+        for line in self.process.stdout:
+            if line.startswith(start):
+                return json.loads(line[len(start):])
+        raise OSError(f"PyTorch's side ended with exit code {self.process.wait()}")
 
     def run(self, n):
         self.process.stdin.write(f"{n}\n")
         self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        return self.line("ran ")
 
     def end(self):
         self.process.stdin.close()
         self.process.wait()
 
 
+def have_torch():
+    return importlib.util.find_spec("torch") is not None
+
+
+def warm():
+    if not have_torch():
+        return print("no PyTorch")
+    for name in CASES:
+        if (WORK / "warm.stop").exists():
+            break
+        try:
+            opponent = Opponent(case_of(name))
+            opponent.end()
+            print(f"{name}: first three updates in {opponent.versions['first_seconds']:.1f} s", flush=True)
+        except OSError as error:
+            print(f"{name}: {error}", flush=True)
+
+
 # ---- parts -----------------------------------------------------------------------------------------
 
-def device_name():
-    if SIMULATED:
-        return "simulator"
-    done = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
-                          capture_output=True, text=True)
-    return done.stdout.splitlines()[0].strip() if done.stdout else "unknown"
+def device_name(text):
+    """By what the program printed."""
+    found = re.search(r"^device +cuda:\d+, (.*?), [0-9.]+ ", text, re.M)
+    return "simulator" if SIMULATED else found.group(1) if found else "unknown"
 
 
 def mfu(case, text, ms):
     """Share of the peak in percent, or None. N is what the program says it has."""
-    peak = next((p for n, p in PEAK_TFLOPS.items() if n in device_name()), None)
+    peak = next((p for n, p in PEAK_TFLOPS.items() if n in device_name(text)), None)
     if not peak or not case["T"] or case["precision"] == "fp32":
         return None
     n = int(re.search(r"(\d+) parameters", text).group(1))
@@ -162,24 +212,28 @@ def mfu(case, text, ms):
 
 
 def speed(name):
-    case = case_of(name)
-    program, data = compile_program(name, case), make_data(name, case)
-    have_torch = subprocess.run([sys.executable, "-c", "import torch"],
-                                capture_output=True).returncode == 0
-    opponent = Opponent(case) if have_torch else None
+    case, program = case_of(name), program_of(name)
+    if not program.exists():
+        compile_program(name)
+    data, opponent, absent = make_data(name, case), None, "not installed"
     ours, theirs, rows, peak = [], [], [], None
     for turn in range(ROUNDS):
         ms, text, losses = run_ours(name, program, data, case)
         ours += ms
-        if opponent:
-            result = opponent.run(len(ms))
-            theirs += result["ms"]
-            rows.append(result["row_ms"])
-            peak = result["peak_mib"]
+        try:
+            if turn == 0 and have_torch():
+                opponent = Opponent(case)
+            if opponent:
+                result = opponent.run(len(ms))
+                theirs += result["ms"]
+                rows.append(result["row_ms"])
+                peak = result["peak_mib"]
+        except OSError as error:
+            opponent, absent = None, str(error)
         print(f"round {turn + 1}: gradcc {statistics.median(ms):.2f} ms, PyTorch "
-              + (f"{rows[-1]:.2f} ms in a row" if rows else "not installed"), file=sys.stderr)
+              + (f"{rows[-1]:.2f} ms in a row" if opponent else absent), file=sys.stderr, flush=True)
         mine = statistics.median(ours)
-        result = dict(case=name, device=device_name(), rounds=turn + 1, B=case["B"], T=case["T"],
+        result = dict(case=name, device=device_name(text), rounds=turn + 1, B=case["B"], T=case["T"],
                       precision=case["precision"], gradcc_ms=mine, gradcc_min_ms=min(ours),
                       mfu_percent=mfu(case, text, mine), last_loss=losses[-1],
                       lines=[s for s in text.splitlines()
@@ -189,6 +243,8 @@ def speed(name):
             result.update(torch=opponent.versions, torch_ms=statistics.median(theirs),
                           torch_row_ms=statistics.median(rows), torch_min_ms=min(theirs),
                           torch_peak_mib=peak, ratio=best / mine)
+        else:
+            result.update(absent=absent)
         Path(RESULT.format(name)).write_text(json.dumps(result, indent=1))
     if opponent:
         opponent.end()
@@ -197,8 +253,10 @@ def speed(name):
 
 def kernels(name):
     """Every launch of three updates, timed one by one: graphs are off then."""
-    case = dict(case_of(name), steps=3)
-    program, data = compile_program(name, case), make_data(name, case)
+    case, program = dict(case_of(name), steps=3), program_of(name)
+    if not program.exists():
+        compile_program(name)
+    data = make_data(name, case)
     profile = WORK / f"{name}.profile"
     os.environ["RT_CUDA_PROFILE"] = str(profile)
     run_ours(name, program, data, case)
@@ -224,7 +282,7 @@ def report(where):
             continue
         r = json.loads(path.read_text())
         torch = (f"{r['torch_ms']:.2f} ({r['torch_min_ms']:.2f}; {r['torch_row_ms']:.2f})"
-                 if "torch_ms" in r else "not installed")
+                 if "torch_ms" in r else r["absent"])
         lines.append(f"| {name} | {r['precision']} | {r['gradcc_ms']:.2f} ({r['gradcc_min_ms']:.2f}) "
                      f"| {torch} | {number(r.get('ratio'), '{:.2f}')} | {number(r['mfu_percent'])} |")
     lines += ["", "Ratio: PyTorch's better median / gradcc's median.", ""]
@@ -238,5 +296,21 @@ def report(where):
     print("\n".join(lines[:20]))
 
 
+def cublaslt():
+    """Of the generation that the toolkit's headers have, or 13."""
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    found = re.search(r"define CUBLAS_VER_MAJOR (\d+)",
+                      "".join(p.read_text() for p in home.glob("include/cublas_api.h")))
+    name = f"libcublasLt.so.{found.group(1) if found else 13}"
+    package = importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations) if package else []
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        files = [p for folder in folders for p in sorted(Path(folder).glob(f"*/lib/{name}"))]
+        if not any((Path(f) / name).exists() for f in (home / "lib64", "/usr/local/cuda/lib64")) and files:
+            print(files[0])
+
+
 if __name__ == "__main__":
-    {"speed": speed, "kernels": kernels, "report": report}[sys.argv[1]](sys.argv[2])
+    {f.__name__: f for f in (programs, warm, speed, kernels, report, cublaslt)}[sys.argv[1]](*sys.argv[2:])
