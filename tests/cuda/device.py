@@ -6,7 +6,8 @@
     python3 device.py speed CASE     one JSON object: ms per update of both sides, MFU, memory
     python3 device.py kernels CASE   time of each kernel of an update (RT_CUDA_PROFILE)
     python3 device.py report DIR     report.md from the files of the parts
-    python3 device.py cublaslt       the file of cuBLASLt, if the loader does not find it by itself
+    python3 device.py cublaslt       the file of cuBLASLt, if programs do not find it by themselves
+    python3 device.py headers        the folder of its headers, if the toolkit has none
 
 The programs are compiled by $GRADCC --target=cuda, or by tests/cudasim/cc.sh with DEVICE=simulator
 (a rehearsal: PyTorch on the CPU, toy sizes). MFU: (6 N + 6 L C T) FLOP per token against the dense
@@ -296,21 +297,30 @@ def report(where):
     print("\n".join(lines[:20]))
 
 
+def packaged(pattern):
+    """Files of NVIDIA's Python packages, which come with PyTorch."""
+    package = importlib.util.find_spec("nvidia")
+    folders = list(package.submodule_search_locations) if package else []
+    return [p for folder in folders for p in sorted(Path(folder).glob(pattern))]
+
+
 def cublaslt():
     """Of the generation that the toolkit's headers have, or 13."""
     home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
-    found = re.search(r"define CUBLAS_VER_MAJOR (\d+)",
-                      "".join(p.read_text() for p in home.glob("include/cublas_api.h")))
+    headers = [*home.glob("include/cublas_api.h"), *packaged("*/include/cublas_api.h")]
+    found = re.search(r"define CUBLAS_VER_MAJOR (\d+)", headers[0].read_text() if headers else "")
     name = f"libcublasLt.so.{found.group(1) if found else 13}"
-    package = importlib.util.find_spec("nvidia")
-    folders = list(package.submodule_search_locations) if package else []
     try:
         ctypes.CDLL(name)
     except OSError:
-        files = [p for folder in folders for p in sorted(Path(folder).glob(f"*/lib/{name}"))]
-        if not any((Path(f) / name).exists() for f in (home / "lib64", "/usr/local/cuda/lib64")) and files:
-            print(files[0])
+        if not any((Path(f) / name).exists() for f in (home / "lib64", "/usr/local/cuda/lib64")):
+            print(*packaged(f"*/lib/{name}")[:1])
+
+
+def headers():
+    if not Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include/cublasLt.h").exists():
+        print(*[p.parent for p in packaged("*/include/cublasLt.h")[:1]])
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (programs, warm, speed, kernels, report, cublaslt)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (programs, warm, speed, kernels, report, cublaslt, headers)}[sys.argv[1]](*sys.argv[2:])

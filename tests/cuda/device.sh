@@ -8,6 +8,7 @@
 #                            part that is done is not run again, so that a run that was cut goes on
 #   OUT=FOLDER               gets report.md and device-report.tgz, which holds RESULTS, behind each part
 #   LIMIT=470                seconds for all of it; a part that does not fit is cut or left out
+#   SLOWER=1                 so many times as long for each part and for all of it
 #   DEVICE=cuda              simulator: a rehearsal without a GPU, at toy sizes, with more time
 #   DEVICE_SMALL=1           toy sizes on a GPU
 #   CUDA_ARCH=sm_90          what is compiled for, where nvidia-smi does not say it
@@ -17,8 +18,8 @@
 set -u
 cd "$(dirname "$0")/../.."
 : "${DEVICE:=cuda}" "${BUILD:=build}" "${PYTHON:=python3}" "${CC:=gcc}"
-slower=1; [ "$DEVICE" = simulator ] && slower=10
-: "${LIMIT:=$((470 * slower))}"
+: "${SLOWER:=$([ "$DEVICE" = simulator ] && echo 10 || echo 1)}"
+: "${LIMIT:=$((470 * SLOWER))}"
 mkdir -p "$BUILD"; BUILD=$(cd "$BUILD" && pwd)
 : "${RESULTS:=$BUILD/device-report}"
 kit=$BUILD/kit generated="parser.c parser.h lexer.c lexer.h"
@@ -68,6 +69,8 @@ fi
 if [ "$DEVICE" = cuda ] && [ -z "${RT_CUBLASLT:-}" ]; then
     library=$($PYTHON tests/cuda/device.py cublaslt)
     [ -n "$library" ] && export RT_CUBLASLT=$library
+    headers=$($PYTHON tests/cuda/device.py headers)
+    [ -n "$headers" ] && export CPATH=${CPATH:+$CPATH:}$headers
 fi
 started=$(date +%s)
 left() { echo $((LIMIT - ($(date +%s) - started))); }
@@ -148,7 +151,7 @@ report() {
 }
 
 run_part() {
-    local name=$1 most=$(($2 * slower)) rest rc=0
+    local name=$1 most=$(($2 * SLOWER)) rest rc=0
     [ -e "$RESULTS/$name.done" ] && { echo "$name: done before"; return; }
     case $name in info | build | check) ;; *) warm_end 90 ;; esac
     rest=$(left); [ "$rest" -lt "$most" ] && most=$rest
