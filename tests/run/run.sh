@@ -38,12 +38,12 @@ compile() {
 
 # try MODEL NAME VARIANT OPTIONS REAL TOLERANCE DIMS
 try() {
-    local file=$1 name=$2 variant=$3 options=$4 real=$5 tolerance=$6 dims=$7 base why model text
+    local file=$1 name=$2 variant=$3 options=$4 real=$5 tolerance=$6 dims=$7 base why model text emit=c
     base=$work/$name-$variant
     text=$base.c
-    [ "$TARGET" = c ] || { text=$base.cu; options="--target=cuda $options"; }
+    [ "$TARGET" = c ] || { text=$base.cu; emit=cuda; }
     # shellcheck disable=SC2086
-    if ! "$GRADCC" --emit=c $options "$file" -o "$text" 2> "$base.err"; then
+    if ! "$GRADCC" --emit=$emit $options "$file" -o "$text" 2> "$base.err"; then
         echo "not ok $AREA/$name $variant: $(grep -m1 error "$base.err" || tail -n1 "$base.err")"; return
     fi
     model=$(sed -n 's/^.*const RtModel \([A-Za-z0-9_]*\) = .*/\1/p' "$text")
