@@ -21,7 +21,7 @@ MARCH  ?= native
 CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
 PACKAGES = gcc g++ make flex bison libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
-           libdnnl-dev clang clang-format python3
+           libdnnl-dev libopenmpi-dev openmpi-bin libgloo-dev clang clang-format python3
 
 WERROR  ?= -Werror
 WARN     = -Wall -Wextra -Wshadow -Wconversion $(WERROR)
@@ -77,13 +77,23 @@ else
 CUDA_FOUND = CUDA is left out: no nvcc in PATH or $(or $(CUDA_HOME),/usr/local/cuda)/bin
 endif
 
-RT_LIBS = $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -fopenmp
+# What ranks exchange sums with: a library of its own for each, loaded when it is needed.
+ifneq ($(MPI),0)
+MPICC := $(shell command -v mpicc)
+endif
+ifneq ($(GLOO),0)
+HAVE_GLOO := $(shell printf '\043include <gloo/config.h>\nint main() {}\n' | \
+               $(CXX) -x c++ - -o /dev/null -lgloo 2>/dev/null && echo 1)
+endif
+WIRES = $(if $(MPICC),$(BUILD)/libgradcc_mpi.so) $(if $(HAVE_GLOO),$(BUILD)/libgradcc_gloo.so)
+
+RT_LIBS = $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -ldl -fopenmp
 CU_LIBS = -ljansson -lz -lgomp -ldl -lm
 
 # ---- sources ----------------------------------------------------------------------------------
 
 CC_SRC  := $(sort $(wildcard compiler/*.c compiler/*/*.c))
-RT_SRC  := $(sort $(wildcard runtime/*/*.c))
+RT_SRC  := $(filter-out runtime/wire/%,$(sort $(wildcard runtime/*/*.c)))
 ifeq ($(HAVE_ONEDNN),)
 RT_SRC  := $(filter-out runtime/cpu/matmul_onednn.c,$(RT_SRC))
 endif
@@ -106,7 +116,7 @@ GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-
 
 .PHONY: all deps demo test test-long bench bless same asan install uninstall format clean always
 all: $(BUILD)/cuda.txt $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs $(INCLUDE) \
-     $(BUILD)/prelude.model $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
+     $(BUILD)/prelude.model $(WIRES) $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
 
 # Says once what was found; a library that an earlier make built is no longer there without it.
 $(BUILD)/cuda.txt: always
@@ -124,6 +134,16 @@ $(BUILD)/libgradcc_rt.a: $(RT_OBJ)
 $(BUILD)/libgradcc_rt_cuda.a: $(filter-out $(BUILD)/runtime/cpu/%,$(RT_OBJ)) $(CU_OBJ)
 	@rm -f $@
 	$(call say,ar  ,$@)ar rcs $@ $^
+
+$(BUILD)/libgradcc_mpi.so: runtime/wire/mpi.c runtime/wire/wire.h
+	@mkdir -p $(@D)
+	$(call say,mpi ,$<)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 -O2 -g -fPIC -shared $(WARN) \
+	    $(SANFLAGS) -Iruntime -o $@ $<
+
+$(BUILD)/libgradcc_gloo.so: runtime/wire/gloo.cc runtime/wire/wire.h
+	@mkdir -p $(@D)
+	$(call say,c++ ,$<)$(CXX) -std=c++17 -O2 -g -fPIC -shared -Wall -Wextra -Wno-deprecated-declarations \
+	    -Werror $(SANFLAGS) -Iruntime -o $@ $< -lgloo
 
 # What an emitted program is linked with besides the runtime; gradcc reads it.
 $(BUILD)/rt.libs: Makefile
@@ -220,7 +240,7 @@ install: all
 	install -D -m 755 $(BUILD)/gradcc $(DESTDIR)$(PREFIX)/bin/gradcc
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/gradcc $(INCLUDE)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs \
-	        $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
+	        $(WIRES) $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc models/prelude.model
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/gradcc/models \
 	        $(filter-out models/prelude.model,$(wildcard models/*.model)) models/digits.csv.gz

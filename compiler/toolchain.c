@@ -190,6 +190,16 @@ static void add_c(Context *cx, const Options *opt, TextList *args)
     vec_push(cx->arena, args, arena_printf(cx->arena, "-march=%s", opt->march));
 }
 
+/* Where a program finds what its ranks talk through, libgradcc_NAME.so: beside the runtime. */
+static void add_back_ends(Context *cx, const Options *opt, TextList *args, const char *library)
+{
+    const char *slash = strrchr(library, '/');
+    const int len = slash ? (int)(slash - library) : 0;
+    vec_push(cx->arena, args,
+             arena_printf(cx->arena, "%s-rpath%s%.*s", is_cuda(opt) ? "-Xlinker=" : "-Wl,",
+                          is_cuda(opt) ? "=" : ",", len, library));
+}
+
 TextList toolchain_call(Context *cx, const Options *opt, const Places *at, const char *source,
                         const char *output)
 {
@@ -210,6 +220,7 @@ TextList toolchain_call(Context *cx, const Options *opt, const Places *at, const
     vec_push(cx->arena, &args, output);
     vec_push(cx->arena, &args, source);
     vec_push(cx->arena, &args, is_cuda(opt) ? at->cuda_library : at->library);
+    add_back_ends(cx, opt, &args, is_cuda(opt) ? at->cuda_library : at->library);
     add_words(cx, &args, libs ? read_small(cx, libs) : "-lm");
     vec_push(cx->arena, &args, (const char *)NULL);
     return args;

@@ -42,21 +42,26 @@ enum { RT_EXIT_FAIL = 1, RT_EXIT_USAGE = 2, RT_EXIT_REQUEUE = 75, RT_EXIT_INTERR
 
 __attribute__((noreturn, format(printf, 2, 3))) void rt_fail(int exit_code, const char *fmt, ...);
 __attribute__((format(printf, 1, 2))) void rt_warn(const char *fmt, ...);
+void rt_tell(const char *text);                 /* as rt_fail does, without an end */
 void *rt_alloc(size_t bytes, const char *what); /* never NULL: fails with the sizes */
 char *rt_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* allocated text */
 const char *rt_keep(char *text);        /* freed by rt_base_end */
 int rt_end(int exit_code);              /* of main: the same, or 1 where stdout failed, told */
 void rt_base_end(void);                 /* frees what rt_keep was given */
 extern void (*rt_before_message)(void); /* ends a progress line; or NULL */
-void rt_base_init(void);                /* reads RT_FAULT */
-void rt_free(void *at);                 /* what the others here allocated */
-double rt_now(void);                    /* seconds, monotonic */
-double rt_memory_free(void);            /* bytes; -1 = unknown */
-double rt_memory_peak(void);            /* of this process; -1 = unknown */
-double rt_memory_held(void);            /* bytes that were asked for and not freed */
-double rt_memory_most(void);            /* the most of these so far */
-double rt_memory_lap(void);             /* the most since this was called before */
-double rt_processor_quota(void);        /* of the container; 0 = none */
+/* Before rt_fail ends the program: what it said. Or NULL. */
+extern void (*rt_before_fail)(int exit_code, const char *text);
+/* One of several processes: what is not the first's says nothing but errors, under that name. */
+void rt_speak_as(const char *name);
+void rt_base_init(void);         /* reads RT_FAULT */
+void rt_free(void *at);          /* what the others here allocated */
+double rt_now(void);             /* seconds, monotonic */
+double rt_memory_free(void);     /* bytes; -1 = unknown */
+double rt_memory_peak(void);     /* of this process; -1 = unknown */
+double rt_memory_held(void);     /* bytes that were asked for and not freed */
+double rt_memory_most(void);     /* the most of these so far */
+double rt_memory_lap(void);      /* the most since this was called before */
+double rt_processor_quota(void); /* of the container; 0 = none */
 enum { RT_BYTES_TEXT = 32 };
 const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT]); /* "12.5 MiB" */
 int rt_open(const char *path, int flags, int mode);           /* like open(), never EINTR */
@@ -331,15 +336,19 @@ struct RtOptions {
     const char *prompt;          /* generate, with the next two lines */
     int64_t tokens, top_k;
     double temperature;
-    double loss_scale;                  /* at the start; 0 = no scaling, as in all but fp16 */
-    int64_t scale_interval;             /* finite updates until it grows */
-    double scale_growth, scale_backoff; /* factors of it */
-    const char *nonfinite;              /* "stop" or "skip" */
-    int64_t max_skips;                  /* in a row, where no lower scale is left */
-    int64_t device;                     /* of a GPU: its number */
-    bool tf32;                          /* of a GPU: products of fp32 in TF32 */
-    double started;                     /* rt_now when the program began */
-    bool help, version;                 /* print it and stop */
+    double loss_scale;                    /* at the start; 0 = no scaling, as in all but fp16 */
+    int64_t scale_interval;               /* finite updates until it grows */
+    double scale_growth, scale_backoff;   /* factors of it */
+    const char *nonfinite;                /* "stop" or "skip" */
+    int64_t max_skips;                    /* in a row, where no lower scale is left */
+    int64_t device;                       /* of a GPU: its number */
+    bool tf32;                            /* of a GPU: products of fp32 in TF32 */
+    int64_t rank, world_size, local_rank; /* of this process in a job of several; -1 = not given */
+    const char *rendezvous, *comm;        /* HOST:PORT of rank 0, or NULL; the back end, or auto */
+    const char *interface;                /* of the network, or NULL */
+    double rendezvous_timeout, comm_timeout; /* seconds */
+    double started;                          /* rt_now when the program began */
+    bool help, version;                      /* print it and stop */
 };
 
 typedef enum {
@@ -443,11 +452,12 @@ struct RtState {
     int64_t step, applied, skipped;   /* updates done; counters of the run */
     int64_t samples;                  /* of the run, drawn so far */
     int64_t empty;                    /* updates in which a loss had no valid element */
-    double best_val;                  /* least loss of a validation; NAN = none yet */
-    double scale;                     /* of the loss; 0 = none */
-    int64_t tracker;                  /* finite updates since it changed */
-    int64_t stuck;                    /* updates skipped in a row with no lower scale left */
-    RtCheck *check;                   /* looks at each value of the steps to come, or NULL */
+    int signal;      /* that some rank was sent by the end of an update; 0 = none */
+    double best_val; /* least loss of a validation; NAN = none yet */
+    double scale;    /* of the loss; 0 = none */
+    int64_t tracker; /* finite updates since it changed */
+    int64_t stuck;   /* updates skipped in a row with no lower scale left */
+    RtCheck *check;  /* looks at each value of the steps to come, or NULL */
 };
 
 enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
@@ -455,6 +465,9 @@ enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 size_t rt_row_bytes(const RtModel *m, const ptrdiff_t *dims, int input); /* of a sample */
 ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use);   /* the most at a time */
 void rt_run_set_batch(RtRun *run, ptrdiff_t n); /* samples of the batch to come */
+/* Of an update, the samples of this rank, which begin at rank times as many; of a micro-step. */
+ptrdiff_t rt_rank_batch(const RtTrain *t);
+ptrdiff_t rt_micro_batch(const RtTrain *t);
 /* Bytes of everything a run allocates at these settings. data: as open by now, or NULL. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use);
 /* Buffers for `use`, parameters not set. */

@@ -280,33 +280,52 @@ void rt_base_init(void)
 /* ---- messages and time ---------------------------------------------------------------------- */
 
 void (*rt_before_message)(void) = NULL;
+void (*rt_before_fail)(int exit_code, const char *text) = NULL;
 
-static void message_print(const char *kind, const char *fmt, va_list args)
+static const char *speaker; /* of several processes; NULL = the first, or the only one */
+
+static void say(const char *kind, const char *text)
 {
     if (rt_before_message)
         rt_before_message();
     fflush(stdout);
-    fprintf(stderr, "%s: ", kind);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s%s%s%s: %s\n", speaker ? "[" : "", speaker ? speaker : "",
+            speaker ? "] " : "", kind, text);
     fflush(stderr);
+}
+
+void rt_tell(const char *text) { say("error", text); }
+
+void rt_speak_as(const char *name)
+{
+    speaker = name;
+    if (!freopen("/dev/null", "w", stdout))
+        rt_fail(RT_EXIT_FAIL, "/dev/null cannot be opened: %s", strerror(errno));
 }
 
 void rt_fail(int exit_code, const char *fmt, ...)
 {
+    char text[1 << 14];
     va_list args;
     va_start(args, fmt);
-    message_print("error", fmt, args);
+    (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    rt_tell(text);
+    if (rt_before_fail)
+        rt_before_fail(exit_code, text);
     exit(exit_code);
 }
 
 void rt_warn(const char *fmt, ...)
 {
+    char text[1 << 12];
     va_list args;
+    if (speaker) /* the first process says the same */
+        return;
     va_start(args, fmt);
-    message_print("warning", fmt, args);
+    (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    say("warning", text);
 }
 
 /* Whoever reads the output must learn that it is not whole. A pipe that its reader has closed is no

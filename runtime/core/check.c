@@ -443,7 +443,7 @@ static void look_at_inputs(RtCheck *c)
 {
     const RtModel *m = c->run->model;
     const RtState *state = c->run->state;
-    const ptrdiff_t rows = (ptrdiff_t)state->opt->train.batch;
+    const ptrdiff_t rows = rt_rank_batch(&state->opt->train);
     for (int i = 0; i < m->n_inputs; i++) {
         Range r = { .first = -1 };
         add_axis(&r, m->inputs[i].type, state->rows[i],

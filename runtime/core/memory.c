@@ -5,7 +5,7 @@
  * allocates, down to what products and saving work in; train.c compares the two at the end. With a
  * GPU there are two sums: of its memory, which is what runs short, and of the host's.
  */
-#include "run.h"
+#include "comm/comm.h"
 
 enum { COUNT_TEXT = 32 };
 
@@ -174,7 +174,7 @@ static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
     other.train.accumulate = accumulate;
     for (int i = 0; i < a->m->n_dims; i++)
         if (a->m->dims[i].batch)
-            other.dims[i] = (ptrdiff_t)(a->o->train.batch / accumulate);
+            other.dims[i] = (ptrdiff_t)(a->o->train.batch / (accumulate * rt_ranks()));
     const RtMemory need = rt_run_memory(a->m, &other, a->data, a->use);
     return (blocks ? blocks_bytes(a, &need, other.dims) : short_bytes(&need)) <= a->room;
 }
@@ -182,7 +182,7 @@ static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
 /* The fewest micro-steps whose activations fit, 0 = none do: over the divisors of the batch. */
 static int64_t accumulate_that_fits(const Asked *a, bool blocks)
 {
-    const int64_t batch = a->o->train.batch, now = a->o->train.accumulate;
+    const int64_t batch = rt_rank_batch(&a->o->train), now = a->o->train.accumulate;
     int64_t root = 1;
     for (; root <= batch / root && root < 1000000; root++)
         if (batch % root == 0 && root > now && accumulate_fits(a, root, blocks))

@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 
-#include "run.h"
+#include "comm/comm.h"
 
 #define AT(field) offsetof(RtOptions, field)
 enum { TRAIN = RT_DO_TRAIN, EVAL = RT_DO_EVAL, GEN = RT_DO_GENERATE, ALL = TRAIN | EVAL | GEN };
@@ -109,6 +109,22 @@ static const RtOption fixed_rows[] = {
   "number of the GPU, as nvidia-smi has it (or CUDA_DEVICE_ORDER)", false },
 { "tf32",         RT_OPT_FLAG, AT(tf32),               ALL,        0,        0,        NULL,
   "products of fp32 in TF32: faster, to about three digits", true },
+{ "rank",         RT_OPT_INT,  AT(rank),               TRAIN|EVAL, 0,        4095,     "N",
+  "number of this process in a job of several, from 0", false },
+{ "world-size",   RT_OPT_INT,  AT(world_size),         TRAIN|EVAL, 1,        4096,     "N",
+  "processes of the job", false },
+{ "local-rank",   RT_OPT_INT,  AT(local_rank),         TRAIN|EVAL, 0,        4095,     "N",
+  "number of this process on its host", false },
+{ "rendezvous",   RT_OPT_TEXT, AT(rendezvous),         TRAIN|EVAL, 0,        0,        "HOST:PORT",
+  "where rank 0 waits for the others", false },
+{ "comm",         RT_OPT_TEXT, AT(comm),               TRAIN|EVAL, 0,        0,        "NAME",
+  "what processes exchange sums with: auto, mpi, gloo", false },
+{ "interface",    RT_OPT_TEXT, AT(interface),          TRAIN|EVAL, 0,        0,        "NAME",
+  "of the network that they use, as eth0", false },
+{ "comm-timeout", RT_OPT_REAL, AT(comm_timeout),       TRAIN|EVAL, 1,        1e6,      "SECONDS",
+  "that a process may keep the others waiting", false },
+{ "rendezvous-timeout", RT_OPT_REAL, AT(rendezvous_timeout), TRAIN|EVAL, 1,  1e6,      "SECONDS",
+  "until all processes must be there", false },
 { "dry-run",      RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
   "print settings, parameters and memory, and stop", false },
 { "plan",         RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
@@ -500,6 +516,12 @@ static RtOptions options_default(const RtModel *m, const char *program)
                     .replay = "none",
                     .tokens = 200,
                     .temperature = 1,
+                    .rank = -1,
+                    .world_size = -1,
+                    .local_rank = -1,
+                    .comm = "auto",
+                    .rendezvous_timeout = 300,
+                    .comm_timeout = 120,
                     .started = rt_now() };
     RtTrain *t = &o.train;
     default_nonfinite(m, &o);
@@ -639,6 +661,16 @@ __attribute__((noreturn)) static void fail_divide(const RtTrain *t)
             (long long)(down > 0 ? down : t->accumulate), (long long)(down + t->accumulate));
 }
 
+__attribute__((noreturn)) static void fail_divide_ranks(const RtTrain *t)
+{
+    const int64_t parts = t->accumulate * rt_ranks(), down = t->batch / parts * parts;
+    rt_fail(RT_EXIT_USAGE,
+            "batch = %lld does not divide into accumulate = %lld micro-steps on %d ranks\nhint: "
+            "batch %lld or %lld",
+            (long long)t->batch, (long long)t->accumulate, rt_ranks(),
+            (long long)(down > 0 ? down : parts), (long long)(down + parts));
+}
+
 static void check_nonfinite(const RtOptions *o)
 {
     const char *how = o->nonfinite ? o->nonfinite : "null";
@@ -664,10 +696,12 @@ void rt_options_settle(const RtModel *m, RtOptions *o)
                     m->source);
         if (t->batch % t->accumulate)
             fail_divide(t);
+        if (t->batch % (t->accumulate * rt_ranks()))
+            fail_divide_ranks(t);
     }
     for (int i = 0; i < m->n_dims; i++) {
         if (m->dims[i].batch)
-            o->dims[i] = o->command == RT_DO_GENERATE ? 1 : (ptrdiff_t)(t->batch / t->accumulate);
+            o->dims[i] = o->command == RT_DO_GENERATE ? 1 : rt_micro_batch(t);
         if (o->dims[i] < 1)
             rt_fail(RT_EXIT_USAGE,
                     "dim %s (%s) has no value\nhint: give --dims %s=N, or set dims "

@@ -4,7 +4,7 @@
  * In: the model table, settings, data. Out: updated parameters, means of slots. The one idea: a run
  * holds everything, so several can live in one process, and rt_main is only one caller of it.
  */
-#include "run.h"
+#include "comm/comm.h"
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 
@@ -52,17 +52,18 @@ static size_t arena_bytes(const RtModel *m, const RtOptions *o, int use)
 
 ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use)
 {
-    ptrdiff_t rows = use & RT_USE_TRAIN ? (ptrdiff_t)o->train.batch : 1;
+    ptrdiff_t rows = use & RT_USE_TRAIN ? rt_rank_batch(&o->train) : 1;
     for (int i = 0; i < m->n_dims; i++)
         if (m->dims[i].batch && o->dims[i] > rows)
             rows = o->dims[i];
     return rows;
 }
 
-/* Samples that go through the model at a time. */
-static ptrdiff_t batch_size(const RtOptions *o)
+ptrdiff_t rt_rank_batch(const RtTrain *t) { return (ptrdiff_t)(t->batch / rt_ranks()); }
+
+ptrdiff_t rt_micro_batch(const RtTrain *t)
 {
-    return (ptrdiff_t)(o->train.batch / o->train.accumulate);
+    return (ptrdiff_t)(t->batch / (t->accumulate * rt_ranks()));
 }
 
 void rt_run_set_batch(RtRun *run, ptrdiff_t n)
@@ -144,7 +145,8 @@ static RtRooms room_sizes(const RtModel *m, const RtOptions *o, const RtData *da
     if (!(use & RT_USE_EVAL))
         return rooms;
     ptrdiff_t dims[RT_MAX_DIMS];
-    const int64_t n = data ? rt_data_samples(data, RT_SPLIT_VAL) : 0, most = batch_size(o);
+    const int64_t n = data ? rt_data_samples(data, RT_SPLIT_VAL) : 0,
+                  most = rt_micro_batch(&o->train);
     memcpy(dims, o->dims, sizeof dims);
     m->rooms(dims, RT_ENTRY_EVAL, &rooms);
     for (int i = 0; i < m->n_dims; i++)
@@ -378,6 +380,9 @@ int64_t rt_run_validates(const RtModel *m, const RtOptions *o, const RtData *dat
     return samples;
 }
 
+/* Rank r does every so manyth batch, from the r-th on. */
+static bool is_own(int64_t batch) { return batch % rt_ranks() == rt_rank(); }
+
 static void evaluate_tails(RtRun *run, RtSplit split, RtStep *s)
 {
     RtState *state = run->state;
@@ -386,9 +391,11 @@ static void evaluate_tails(RtRun *run, RtSplit split, RtStep *s)
         memcpy(run->dims, state->opt->dims, sizeof run->dims);
         if (!tail_dims(run->model, rt_data_tail(state->data, split, i), run->dims))
             continue;
-        rt_data_fill_tail(state->data, split, i, rt_rows(run));
-        rt_rows_send(run, s, 1);
-        run->model->evaluate(run, s);
+        if (is_own(i)) {
+            rt_data_fill_tail(state->data, split, i, rt_rows(run));
+            rt_rows_send(run, s, 1);
+            run->model->evaluate(run, s);
+        }
         s->sample++;
     }
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
@@ -399,11 +406,13 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
     RtState *state = run->state;
     const int64_t n = rt_data_samples(state->data, split);
     RtStep s = { .key = { state->opt->train.seed, UINT32_MAX }, .finite = true, .factor = 1 };
-    const ptrdiff_t most = batch_size(state->opt);
+    const ptrdiff_t most = rt_micro_batch(&state->opt->train);
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     rt_step_start(run, &s);
     for (int64_t at = 0; at < n; at += most) {
         const ptrdiff_t rows = n - at < most ? (ptrdiff_t)(n - at) : most;
+        if (!is_own(at / most))
+            continue;
         rt_run_set_batch(run, rows);
         rt_data_fill(state->data, split, state->opt->train.seed, at, rows, rt_rows(run));
         s.sample = at;
@@ -412,6 +421,8 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
     }
     evaluate_tails(run, split, &s);
     rt_step_wait(run, &s);
+    rt_comm_sum(s.sum, RT_MAX_SLOTS, RT_F64, "the sums of a validation");
+    rt_comm_sum(s.count, RT_MAX_SLOTS, RT_F64, "the counts of a validation");
     rt_run_set_batch(run, most);
     RtMeans means = rt_run_means(run->model, &s);
     means.samples = (double)s.sample;

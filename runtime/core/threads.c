@@ -14,7 +14,7 @@
 #include <omp.h>
 #endif
 
-#include "run.h"
+#include "comm/comm.h"
 
 #define SPINS "3000" /* turns: about 50 microseconds */
 
@@ -40,8 +40,11 @@ void rt_threads_set(RtOptions *o)
 {
 #ifdef _OPENMP
     const double quota = rt_processor_quota(); /* of the container; 0 = none */
+    const int here = rt_local_ranks();
     if (o->threads > 0)
         omp_set_num_threads((int)o->threads);
+    else if (!getenv("OMP_NUM_THREADS") && here > 1 && omp_get_max_threads() == omp_get_num_procs())
+        omp_set_num_threads(omp_get_num_procs() > here ? omp_get_num_procs() / here : 1);
     else if (!getenv("OMP_NUM_THREADS") && quota >= 1 && quota < omp_get_max_threads())
         omp_set_num_threads((int)quota);
     o->threads = omp_get_max_threads();

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "run.h"
+#include "comm/comm.h"
 
 enum { SAVE_FAILURES = 3 }; /* in a row, then the run stops */
 
@@ -82,6 +82,13 @@ static void resolve_auto(Train *t)
 {
     if (strcmp(t->o->resume, "auto") == 0 && t->dir && rt_checkpoint_exists(t->dir))
         t->from = t->dir;
+}
+
+/* Rank 0 alone writes; the others read what they go on from. */
+static void leave_writing(Train *t)
+{
+    if (rt_rank() > 0)
+        t->dir = t->crash = NULL;
 }
 
 /* A directory with checkpoints goes on from one of them, or it stays as it is. */
@@ -321,9 +328,15 @@ static void validate(Train *t)
 
 static void save(Train *t)
 {
-    if (!t->dir || t->saved == t->run->state->step)
+    const bool writes = strcmp(t->o->train.out, "none") != 0; /* rank 0 does */
+    double failed = 0;
+    if (!writes || t->saved == t->run->state->step)
         return;
-    if (rt_run_save(t->run, t->dir) == 0) {
+    if (t->dir)
+        failed = rt_run_save(t->run, t->dir) != 0;
+    rt_comm_barrier("a checkpoint");
+    rt_comm_max(&failed, 1, "was the checkpoint written?");
+    if (failed == 0) {
         t->saved = t->run->state->step;
         t->failures = 0;
     } else if (++t->failures == SAVE_FAILURES) {
@@ -389,6 +402,7 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
 {
     RtState *state = t->run->state;
     const char *bad = rt_keep(rt_bad_parameters(t->run)), *dir = save_capsule(t, state, s, means);
+    rt_comm_barrier("the state before the step");
     const char *again = dir ? rt_keep(rt_printf("\nhint: %s --replay %s runs that step again; "
                                                 "--trace prints every value",
                                                 shell_word(t->o->program), shell_word(dir)))
@@ -497,13 +511,14 @@ static void prepare(Train *t)
                 "parameters and memory; --steps N trains");
     rt_threads_set(o);
     set_directory(t);
-    if (t->dir && !o->dry_run) /* before its checkpoints are looked at */
+    if (t->dir && !o->dry_run && rt_rank() == 0) /* before its checkpoints are looked at */
         t->locked = rt_lock_take(t->dir,
                                  strcmp(o->resume, "none") != 0 && rt_checkpoint_exists(t->dir));
     resolve_auto(t);
     check_directory(t);
     tell_crash(t);
     adopt_checkpoint(t);
+    leave_writing(t);
     rt_options_settle(m, o);
     if (o->train.steps < 1)
         rt_fail(RT_EXIT_USAGE,
@@ -603,8 +618,8 @@ static int train(const RtModel *m, RtOptions *o)
             validate(&t);
         if (last || (o->train.save_every > 0 && state->step % o->train.save_every == 0))
             save(&t);
-        if (rt_signal_pending() && !last && !rt_step_is_ahead(t.run)) {
-            const int code = stop_by_signal(&t, rt_signal_pending());
+        if (state->signal && !last && !rt_step_is_ahead(t.run)) {
+            const int code = stop_by_signal(&t, state->signal);
             clean_up(&t);
             return code;
         }
@@ -621,12 +636,14 @@ int rt_main(const RtModel *model, int argc, char **argv)
     rt_environment_check();
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
+    rt_comm_open(&options);
     rt_place_start(model, &options, options.command == RT_DO_TRAIN);
     switch (options.command) {
     case RT_DO_TRAIN: code = train(model, &options); break;
     case RT_DO_EVAL: code = rt_do_evaluate(model, &options); break;
     case RT_DO_GENERATE: code = rt_do_generate(model, &options); break;
     }
+    rt_comm_close();
     rt_base_end();
     return rt_end(code);
 }

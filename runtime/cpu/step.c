@@ -2,6 +2,7 @@
  *
  * In: data, counters of the run. Out: inputs, keys, seeds; counters. cuda/step.cu is its twin.
  */
+#include "comm/comm.h"
 #include "cpu/update.h"
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -81,7 +82,8 @@ void rt_begin_step(RtRun *run, RtStep *s)
                    .check = state->check };
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
     run->micro_steps = (int)t->accumulate;
-    rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples, (ptrdiff_t)t->batch,
+    const ptrdiff_t share = rt_rank_batch(t);
+    rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples + rt_rank() * share, share,
                  state->rows);
     if (s->check)
         rt_check_begin(s->check);
@@ -90,9 +92,10 @@ void rt_begin_step(RtRun *run, RtStep *s)
 void rt_begin_micro(RtRun *run, RtStep *s, int micro)
 {
     const RtState *state = run->state;
-    const ptrdiff_t n = (ptrdiff_t)(state->opt->train.batch / run->micro_steps);
+    const RtTrain *t = &state->opt->train;
+    const ptrdiff_t n = rt_rank_batch(t) / run->micro_steps;
     rt_run_set_batch(run, n);
-    s->sample = (int64_t)micro * n;
+    s->sample = (int64_t)rt_rank() * rt_rank_batch(t) + (int64_t)micro * n;
     for (int i = 0; i < run->model->n_inputs; i++)
         run->inputs[i] = (const char *)state->rows[i]
                          + (size_t)(micro * n) * rt_row_bytes(run->model, state->opt->dims, i);
@@ -104,6 +107,7 @@ void rt_seed_losses(RtRun *run, RtStep *s)
 {
     const double scale = s->scale > 0 ? s->scale : 1;
     bool empty = false;
+    rt_comm_sum(s->count, run->model->n_slots, RT_F64, "the counts of the losses");
     for (int i = 0; i < run->model->n_slots; i++) {
         s->seed[i] = s->count[i] > 0 ? run->model->slots[i].weight / s->count[i] * scale : 0;
         empty = empty || (run->model->slots[i].weight != 0 && !(s->count[i] > 0));
@@ -115,10 +119,13 @@ void rt_seed_losses(RtRun *run, RtStep *s)
                 (long long)state->step + 1);
 }
 
-void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already */
+/* Over all ranks: what is not there without the others' share, and whether one is to stop. */
+void rt_reduce_gradients(RtRun *run, RtStep *s)
 {
-    RT_UNUSED(run);
-    RT_UNUSED(s);
+    const RtModel *m = run->model;
+    run->state->signal = rt_comm_signal();
+    rt_comm_sum(s->sum, m->n_slots, RT_F64, "the sums of the losses");
+    rt_comm_sum(run->d_p, m->n_elems, m->real, "the gradients");
 }
 
 void rt_end_step(RtRun *run, RtStep *s)

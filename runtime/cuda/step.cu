@@ -142,7 +142,7 @@ void rt_seed_losses(RtRun *run, RtStep *s)
 
 void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already */
 {
-    RT_UNUSED(run);
+    run->state->signal = rt_signal_pending();
     RT_UNUSED(s);
 }
 

@@ -1,0 +1,100 @@
+/* comm.h -- the ranks of a job: processes that train one model together, each with its share of
+ * every batch. Adding ranks changes speed and nothing else.
+ *
+ *     launch.c    who this process is: flags, torchrun, MPI, SLURM
+ *     net.c       sockets with deadlines
+ *     store.c     where ranks meet: names and values, served by rank 0; who is alive
+ *     watch.c     a thread that says so once a second, and ends the process where a rank is lost
+ *     comm.c      sums over ranks, one behind the other, in a thread of their own
+ *     wire/       what moves the bytes: back ends, each loaded when it is needed
+ *
+ * Errors: one message and the end of the program on every rank; exit code RT_EXIT_USAGE where flags
+ * or the environment are wrong, RT_EXIT_STALL where a rank is missing, lost or late.
+ */
+#ifndef GRADCC_COMM_H
+#define GRADCC_COMM_H
+
+#include "run.h"
+
+enum { RT_EXIT_STALL = 76, RT_MAX_RANKS = 4096 };
+
+/* ---- launch.c -------------------------------------------------------------------------------- */
+
+typedef enum { RT_BY_NOBODY, RT_BY_FLAGS, RT_BY_TORCHRUN, RT_BY_MPI, RT_BY_SLURM } RtLauncher;
+
+typedef struct {
+    RtLauncher by;
+    int rank, size;             /* RT_BY_MPI: -1, MPI knows them */
+    int local_rank, local_size; /* of this host; -1 = not said */
+    const char *host;           /* where rank 0 serves the store; NULL = MPI tells, or there is */
+    int port;                   /* one rank */
+    bool next_port;             /* something else listens there: a port behind it is taken */
+    char job[96];               /* name of the job and its restarts; strangers are turned away */
+} RtLaunch;
+
+/* From flags and the environment; the first launcher that matches, as in launch.c's table. */
+RtLaunch rt_launch_find(const RtOptions *o);
+const char *rt_launcher_name(RtLauncher by); /* "torchrun" */
+
+/* ---- net.c: 0 or a descriptor, or -1 with errno; ETIMEDOUT behind a deadline (of rt_now) ------- */
+
+enum { RT_NET_TRIES = 16 }; /* ports that are tried one behind the other */
+
+/* Listens at all addresses, or at those of an interface; port 0: a free one, told in *port. */
+int rt_net_listen(const char *interface, int *port);
+int rt_net_connect(const char *host, int port, double deadline); /* tries once */
+int rt_net_read(int fd, void *to, size_t n, double deadline);
+int rt_net_write(int fd, const void *from, size_t n, double deadline);
+const char *rt_net_peer(int fd, char text[64]); /* "10.0.0.2 port 4711" */
+const char *rt_net_own(int fd, char text[64]);  /* the same of this end, without the port */
+
+/* ---- store.c --------------------------------------------------------------------------------- */
+
+/* Rank 0 listens; *port is then where: a free one, where that of the launch is 0. timeout: seconds
+   in which all ranks must come; silence: without a sign of life, then a rank is lost. */
+void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, double silence,
+                    int *port);
+/* Connects, and waits until all ranks have: ends the program with a table of who is there where one
+   does not come. */
+void rt_store_open(const RtLaunch *l, double timeout, double silence);
+void rt_store_close(void); /* in order: not taken for a loss */
+void rt_store_set(const char *key, const void *value, size_t n);
+char *rt_store_get(const char *key, size_t *n); /* waits for it; malloc, a NUL byte behind it */
+const char *rt_store_text(void);                /* "node1 port 29500" */
+const char *rt_store_own(void);                 /* address of this host, as rank 0 sees it */
+/* watch.c: a sign of life, on a connection of its own. at: exchanges begun. Ends the process, with
+   the message that all ranks end with, where the job has failed. */
+void rt_store_beat(int64_t at);
+/* The job fails: on every rank with this text. */
+void rt_store_fail(int exit_code, const char *text);
+/* The same, of an exchange that waits for too long; who is behind is found out by the store. */
+void rt_store_stalled(int64_t at, const char *text);
+
+/* ---- comm.c ---------------------------------------------------------------------------------- */
+
+int rt_rank(void);        /* of this process; 0 before rt_comm_open, and in a job of one */
+int rt_ranks(void);       /* of the job; 1 likewise */
+int rt_local_ranks(void); /* of them on this host; 1 where that is not known */
+/* Finds the launcher, meets the others, loads a back end; a line tells what was chosen. Nothing in
+   a job of one rank. */
+void rt_comm_open(const RtOptions *o);
+void rt_comm_close(void);
+/* The sum over ranks of n elements (RT_F32 or RT_F64) at `at`, which it replaces: the same bits on
+   every rank, added pairwise in the order of ranks ((0 + 1) + (2 + 3)). what: for messages. */
+void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what);
+void rt_comm_max(double *at, int n, const char *what); /* the largest of each */
+int rt_comm_signal(void); /* the highest number of rt_signal_pending of all ranks */
+/* All ranks have come here, which may take long: rank 0 writes a checkpoint, say. */
+void rt_comm_barrier(const char *what);
+
+/* ---- watch.c --------------------------------------------------------------------------------- */
+
+typedef struct {      /* of comm.c, as it is now */
+    int64_t begun;    /* exchanges */
+    double late;      /* seconds that the one under way is over its time; below 0: it is not */
+    const char *what; /* it is */
+} RtProgress;
+void rt_watch_start(RtProgress (*progress)(void), double period); /* seconds between beats */
+void rt_watch_stop(void);
+
+#endif

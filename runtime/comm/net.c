@@ -1,0 +1,252 @@
+/* net.c -- sockets of TCP, IPv4 and IPv6, with deadlines.
+ *
+ * In: names of hosts and interfaces, ports. Out: descriptors that do not block; reads and writes
+ * that are whole or fail. The one idea: nothing here waits without a deadline.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+static int close_with(int fd, int error)
+{
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
+static int new_socket(int family)
+{
+    const int on = 1, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+/* Until the descriptor is ready, or the deadline; 0, or -1. */
+static int wait_for(int fd, short events, double deadline)
+{
+    for (;;) {
+        struct pollfd poll_fd = { .fd = fd, .events = events };
+        const double left = deadline - rt_now();
+        if (left <= 0) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+        const int n = poll(&poll_fd, 1, left > 1 ? 1000 : (int)(left * 1000) + 1);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -1;
+    }
+}
+
+/* ---- listen ---------------------------------------------------------------------------------- */
+
+static void set_port(struct sockaddr_storage *at, int port)
+{
+    if (at->ss_family == AF_INET)
+        ((struct sockaddr_in *)(void *)at)->sin_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in6 *)(void *)at)->sin6_port = htons((uint16_t)port);
+}
+
+static int port_of(const struct sockaddr_storage *at)
+{
+    return ntohs(at->ss_family == AF_INET
+                     ? ((const struct sockaddr_in *)(const void *)at)->sin_port
+                     : ((const struct sockaddr_in6 *)(const void *)at)->sin6_port);
+}
+
+static socklen_t size_of(const struct sockaddr_storage *at)
+{
+    return at->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+/* An address of that interface, of IPv4 if it has one; false: there is no such interface, or it has
+   none. */
+static bool interface_address(const char *name, struct sockaddr_storage *to)
+{
+    struct ifaddrs *all;
+    bool found = false;
+    if (getifaddrs(&all))
+        return false;
+    for (int family = 0; family < 2 && !found; family++)
+        for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+            const int wanted = family ? AF_INET6 : AF_INET;
+            if (!i->ifa_addr || i->ifa_addr->sa_family != wanted || strcmp(i->ifa_name, name) != 0)
+                continue;
+            memset(to, 0, sizeof *to);
+            memcpy(to, i->ifa_addr,
+                   family ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+            found = true;
+        }
+    freeifaddrs(all);
+    return found;
+}
+
+/* The names of all interfaces, for a message. */
+static const char *interface_names(void)
+{
+    struct ifaddrs *all;
+    char *text = rt_printf("%s", "");
+    if (getifaddrs(&all))
+        return rt_keep(text);
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
+            continue;
+        char *more = rt_printf("%s%s%s", text, *text ? ", " : "", i->ifa_name);
+        rt_free(text);
+        text = more;
+    }
+    freeifaddrs(all);
+    return rt_keep(text);
+}
+
+static int listen_at(struct sockaddr_storage *at, int *port)
+{
+    const int on = 1, off = 0, fd = new_socket(at->ss_family);
+    socklen_t n = sizeof *at;
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (at->ss_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    set_port(at, *port);
+    if (bind(fd, (const struct sockaddr *)at, size_of(at)) || listen(fd, SOMAXCONN)
+        || getsockname(fd, (struct sockaddr *)at, &n))
+        return close_with(fd, errno);
+    *port = port_of(at);
+    return fd;
+}
+
+int rt_net_listen(const char *interface, int *port)
+{
+    struct sockaddr_storage at = { .ss_family = AF_INET6 }; /* of both families */
+    if (interface && !interface_address(interface, &at))
+        rt_fail(RT_EXIT_USAGE,
+                "--interface %s: this host has no interface of that name with an address\nhint: it "
+                "has %s",
+                interface, interface_names());
+    const int fd = listen_at(&at, port);
+    if (fd >= 0 || interface || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL))
+        return fd;
+    at = (struct sockaddr_storage){ .ss_family = AF_INET }; /* a host without IPv6 */
+    return listen_at(&at, port);
+}
+
+/* ---- connect --------------------------------------------------------------------------------- */
+
+static int connect_to(const struct addrinfo *to, double deadline)
+{
+    const int fd = new_socket(to->ai_family);
+    int error = 0;
+    socklen_t n = sizeof error;
+    if (fd < 0)
+        return -1;
+    if (connect(fd, to->ai_addr, to->ai_addrlen) == 0)
+        return fd;
+    if (errno != EINPROGRESS || wait_for(fd, POLLOUT, deadline))
+        return close_with(fd, errno);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
+        return close_with(fd, error ? error : errno);
+    return fd;
+}
+
+int rt_net_connect(const char *host, int port, double deadline)
+{
+    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *found;
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    const int error = getaddrinfo(host, service, &hints, &found);
+    if (error) { /* names may be known later, as those of containers that start */
+        errno = EHOSTUNREACH;
+        return -1;
+    }
+    int fd = -1;
+    for (const struct addrinfo *to = found; to && fd < 0; to = to->ai_next)
+        fd = connect_to(to, deadline);
+    const int why = errno;
+    freeaddrinfo(found);
+    errno = why;
+    return fd;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+int rt_net_read(int fd, void *to, size_t n, double deadline)
+{
+    char *at = to;
+    while (n > 0) {
+        const ssize_t got = recv(fd, at, n, 0);
+        if (got > 0) {
+            at += got;
+            n -= (size_t)got;
+        } else if (got == 0) {
+            errno = ECONNRESET; /* the other end is closed */
+            return -1;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            if (wait_for(fd, POLLIN, deadline))
+                return -1;
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int rt_net_write(int fd, const void *from, size_t n, double deadline)
+{
+    const char *at = from;
+    while (n > 0) {
+        const ssize_t put = send(fd, at, n, MSG_NOSIGNAL);
+        if (put >= 0) {
+            at += put;
+            n -= (size_t)put;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            if (wait_for(fd, POLLOUT, deadline))
+                return -1;
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const char *address_text(const struct sockaddr_storage *at, bool port, char text[64])
+{
+    char host[48] = "?";
+    (void)getnameinfo((const struct sockaddr *)at, size_of(at), host, sizeof host, NULL, 0,
+                      NI_NUMERICHOST);
+    const char *plain = strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host;
+    if (port)
+        snprintf(text, 64, "%s port %d", plain, port_of(at));
+    else
+        snprintf(text, 64, "%s", plain);
+    return text;
+}
+
+const char *rt_net_peer(int fd, char text[64])
+{
+    struct sockaddr_storage at = { .ss_family = AF_INET };
+    socklen_t n = sizeof at;
+    (void)getpeername(fd, (struct sockaddr *)&at, &n);
+    return address_text(&at, true, text);
+}
+
+const char *rt_net_own(int fd, char text[64])
+{
+    struct sockaddr_storage at = { .ss_family = AF_INET };
+    socklen_t n = sizeof at;
+    (void)getsockname(fd, (struct sockaddr *)&at, &n);
+    return address_text(&at, false, text);
+}

@@ -1,0 +1,252 @@
+/* store.c -- a rank's end of the store: names and values that all ranks see, and signs of life.
+ *
+ * In: where rank 0 serves it. Out: values; the end of the process, with the message that every rank
+ * ends with, where one is missing, lost or late. The one idea: whatever goes wrong in one rank is
+ * told by the store to all, in one text.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/store.h"
+
+typedef struct {
+    int fd;
+    pthread_mutex_t lock; /* one question at a time */
+} Line;
+
+static struct {
+    Line main, watch;
+    RtLaunch launch;
+    double silence;
+    char text[128], own[64];
+} store = { .main = { -1, PTHREAD_MUTEX_INITIALIZER }, .watch = { -1, PTHREAD_MUTEX_INITIALIZER } };
+
+uint64_t store_job(const char *name) { return rt_hash_text(name); }
+
+const char *rt_store_text(void) { return store.text; }
+
+const char *rt_store_own(void) { return store.own; }
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Of a thread that is not the main one too: nothing is flushed or freed that another may use. */
+__attribute__((noreturn)) static void end_job(const char *answer)
+{
+    char *text;
+    const long code = strtol(answer, &text, 10);
+    rt_tell(text + (*text == ' '));
+    _exit(code > 0 && code < 256 ? (int)code : RT_EXIT_STALL);
+}
+
+/* The line to rank 0 is cut, or nothing comes. */
+__attribute__((noreturn)) static void end_without(int error)
+{
+    char text[512];
+    if (error == ETIMEDOUT)
+        snprintf(text, sizeof text,
+                 "%d rank 0 (%s) has not answered for %.0f s\nhint: it is stopped, or its host "
+                 "cannot be reached any more; --comm-timeout sets how long to wait",
+                 RT_EXIT_STALL, store.text, store.silence);
+    else
+        snprintf(text, sizeof text, "%d rank 0 (%s) is gone: %s", RT_EXIT_STALL, store.text,
+                 strerror(error));
+    end_job(text);
+}
+
+/* ---- questions and answers ------------------------------------------------------------------- */
+
+static int send_frame(int fd, StoreOp op, const char *key, const void *value, size_t n, double by)
+{
+    const StoreFrame frame = { .magic = STORE_MAGIC,
+                               .version = STORE_VERSION,
+                               .op = (uint16_t)op,
+                               .job = store_job(store.launch.job),
+                               .rank = store.launch.rank,
+                               .size = store.launch.size,
+                               .key = (uint32_t)strlen(key),
+                               .value = (uint32_t)n };
+    return rt_net_write(fd, &frame, sizeof frame, by) || rt_net_write(fd, key, frame.key, by)
+           || (n > 0 && rt_net_write(fd, value, n, by));
+}
+
+/* The answer's value, malloc; NULL with errno. */
+static char *read_answer(int fd, StoreFrame *frame, double by)
+{
+    if (rt_net_read(fd, frame, sizeof *frame, by))
+        return NULL;
+    if (frame->magic != STORE_MAGIC || frame->key != 0 || frame->value > STORE_VALUE) {
+        errno = EPROTO;
+        return NULL;
+    }
+    char *value = calloc(1, (size_t)frame->value + 1);
+    if (value && rt_net_read(fd, value, frame->value, by)) {
+        const int error = errno;
+        free(value);
+        errno = error;
+        return NULL;
+    }
+    return value;
+}
+
+/* What is answered; ends the process where the job has failed. */
+static char *ask(Line *line, StoreOp op, const char *key, const void *value, size_t n, double wait,
+                 size_t *size)
+{
+    StoreFrame frame = { 0 };
+    const double by = rt_now() + wait;
+    pthread_mutex_lock(&line->lock);
+    char *answer = NULL;
+    const int failed = send_frame(line->fd, op, key, value, n, by);
+    if (!failed)
+        answer = read_answer(line->fd, &frame, by);
+    const int error = errno;
+    pthread_mutex_unlock(&line->lock);
+    if (!answer)
+        end_without(error);
+    if (frame.op != STORE_OK)
+        end_job(answer);
+    if (size)
+        *size = frame.value;
+    return answer;
+}
+
+/* ---- meeting --------------------------------------------------------------------------------- */
+
+static StoreHello hello(void)
+{
+    StoreHello h = { .process = (int64_t)getpid() };
+    if (gethostname(h.host, sizeof h.host - 1) || !h.host[0])
+        snprintf(h.host, sizeof h.host, "unknown");
+    memcpy(h.job, store.launch.job, sizeof h.job);
+    return h;
+}
+
+/* Connected to a port where something speaks as the store does; -1 with errno. */
+static int try_port(int port, StoreOp op, double by)
+{
+    const double soon = rt_now() + 5;
+    const int fd = rt_net_connect(store.launch.host, port, soon < by ? soon : by);
+    if (fd < 0)
+        return -1;
+    const StoreHello h = hello();
+    if (send_frame(fd, op, "", &h, sizeof h, by) == 0)
+        return fd;
+    const int error = errno;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
+/* Behind the port of the launch, where that is somebody else's: whoever answers as the store. */
+static int connect_once(StoreOp op, double by, char **answer, StoreFrame *frame)
+{
+    const RtLaunch *l = &store.launch;
+    for (int k = l->next_port ? 1 : 0; k <= (l->next_port ? RT_NET_TRIES : 0); k++) {
+        const int fd = try_port(l->port + k, op, by);
+        if (fd < 0)
+            continue;
+        *answer = read_answer(fd, frame, by);
+        if (*answer) {
+            snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port + k);
+            return fd;
+        }
+        const int error = errno;
+        (void)close(fd);
+        errno = error;
+    }
+    return -1;
+}
+
+static void pause_for(double seconds)
+{
+    const struct timespec t = { (time_t)seconds, (long)((seconds - floor(seconds)) * 1e9) };
+    (void)nanosleep(&t, NULL);
+}
+
+/* Again and again, at growing intervals, until rank 0 is there. */
+static int connect_line(StoreOp op, double timeout)
+{
+    const double by = rt_now() + timeout + 5; /* rank 0 speaks first, where it is there */
+    StoreFrame frame = { 0 };
+    char *answer = NULL;
+    for (double wait = 0.02;; wait = wait < 1 ? 1.5 * wait : 1) {
+        const int fd = connect_once(op, by, &answer, &frame);
+        const int error = errno;
+        if (fd >= 0) {
+            if (frame.op != STORE_OK)
+                end_job(answer);
+            free(answer);
+            return fd;
+        }
+        if (rt_now() + wait > by)
+            rt_fail(RT_EXIT_STALL,
+                    "rank %d found no rank 0 at %s port %d within %.0f s: %s\nhint: is rank 0 "
+                    "started, and is that its address? %s; --rendezvous-timeout sets how long to "
+                    "wait",
+                    store.launch.rank, store.launch.host, store.launch.port, timeout,
+                    strerror(error),
+                    store.launch.by == RT_BY_FLAGS ? "--rendezvous names it"
+                                                   : "MASTER_ADDR and MASTER_PORT name it");
+        pause_for(wait);
+    }
+}
+
+void rt_store_open(const RtLaunch *l, double timeout, double silence)
+{
+    store.launch = *l;
+    store.silence = silence;
+    snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port);
+    store.main.fd = connect_line(STORE_HELLO, timeout);
+    (void)rt_net_own(store.main.fd, store.own);
+    store.watch.fd = connect_line(STORE_WATCH, timeout);
+}
+
+void rt_store_close(void)
+{
+    Line *const lines[] = { &store.watch, &store.main };
+    for (int i = 0; i < 2; i++) {
+        if (lines[i]->fd < 0)
+            continue;
+        (void)send_frame(lines[i]->fd, STORE_BYE, "", NULL, 0, rt_now() + 1);
+        (void)close(lines[i]->fd);
+        lines[i]->fd = -1;
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+void rt_store_set(const char *key, const void *value, size_t n)
+{
+    free(ask(&store.main, STORE_SET, key, value, n, store.silence, NULL));
+}
+
+char *rt_store_get(const char *key, size_t *n)
+{
+    return ask(&store.main, STORE_GET, key, NULL, 0, 1e9, n);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void rt_store_beat(int64_t at)
+{
+    free(ask(&store.watch, STORE_BEAT, "", &at, sizeof at, store.silence, NULL));
+}
+
+void rt_store_fail(int exit_code, const char *text)
+{
+    char *value = rt_printf("%d %s", exit_code, text);
+    if (store.watch.fd >= 0)
+        (void)send_frame(store.watch.fd, STORE_FAIL, "", value, strlen(value) + 1, rt_now() + 1);
+    rt_free(value);
+}
+
+void rt_store_stalled(int64_t at, const char *text)
+{
+    char value[1024];
+    memcpy(value, &at, sizeof at);
+    const int n = snprintf(value + sizeof at, sizeof value - sizeof at, "%s", text);
+    free(ask(&store.watch, STORE_STALLED, "", value, sizeof at + (size_t)n + 1, store.silence,
+             NULL));
+}

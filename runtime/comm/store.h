@@ -1,0 +1,46 @@
+/* store.h -- what the two ends of the store say to each other. For store*.c only.
+ *
+ * A message is a frame, then its key, then its value. Hosts are little-endian, as all that gradcc
+ * runs on are.
+ */
+#ifndef GRADCC_STORE_H
+#define GRADCC_STORE_H
+
+#include "comm/comm.h"
+
+enum {
+    STORE_MAGIC = 0x74736367, /* "gcst" */
+    STORE_VERSION = 1,
+    STORE_KEY = 256, /* most bytes */
+    STORE_VALUE = 64 << 20,
+};
+
+typedef enum {
+    STORE_HELLO,   /* value: StoreHello. Answered when all ranks have said it */
+    STORE_WATCH,   /* the same, of the connection that beats */
+    STORE_SET,     /* key, value */
+    STORE_GET,     /* key. Answered when it is there */
+    STORE_BEAT,    /* value: int64_t, exchanges begun */
+    STORE_FAIL,    /* value: exit code, text */
+    STORE_STALLED, /* value: int64_t, text */
+    STORE_BYE,
+    STORE_OK,     /* an answer; of GET with the value */
+    STORE_FAILED, /* an answer: the job ends with the value, exit code and text */
+} StoreOp;
+
+typedef struct {
+    uint32_t magic;
+    uint16_t version, op;
+    uint64_t job; /* hash of its name */
+    int32_t rank, size;
+    uint32_t key, value; /* bytes of them */
+} StoreFrame;
+
+typedef struct {
+    char host[64], job[96];
+    int64_t process;
+} StoreHello;
+
+uint64_t store_job(const char *name);
+
+#endif

@@ -1,0 +1,458 @@
+/* store_serve.c -- the store itself, a thread of rank 0.
+ *
+ * In: messages of ranks. Out: answers. The one idea: it alone decides that the job has failed
+ * (somebody is missing, gone, silent, late, or says so), in one text which every rank is answered
+ * with from then on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "comm/store.h"
+
+typedef struct {
+    int fd;
+    int rank;    /* -1: it has not said */
+    bool watch;  /* the connection that beats */
+    bool waits;  /* a question is not answered: HELLO, or GET of */
+    char *key;   /* this; NULL */
+    size_t have; /* of the message that comes, bytes that are there */
+    StoreFrame frame;
+    char *body;    /* key and value of it; NULL before the frame is whole */
+    char name[64]; /* "10.0.0.2 port 4711" */
+} Peer;
+
+typedef struct {
+    bool here, left;
+    StoreHello hello;
+    int64_t at;  /* exchanges begun */
+    double seen; /* last sign of life; 0 = it does not beat yet */
+} Member;
+
+typedef struct Value {
+    struct Value *next;
+    char *key, *bytes;
+    size_t n;
+} Value;
+
+static struct {
+    pthread_t thread;
+    bool runs;
+    int listen_fd, wake[2];
+    RtLaunch launch;
+    double deadline, timeout, silence;
+    Peer *peer;
+    int n_peers, cap;
+    Member *member;
+    int n_here, n_left;
+    bool met;      /* all have said hello */
+    char *verdict; /* exit code and text; NULL: all is well */
+    Value *values;
+} server;
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void answer(Peer *p, StoreOp op, const void *value, size_t n)
+{
+    const StoreFrame frame = { .magic = STORE_MAGIC,
+                               .version = STORE_VERSION,
+                               .op = (uint16_t)op,
+                               .value = (uint32_t)n };
+    const double by = rt_now() + 2;
+    p->waits = false;
+    free(p->key);
+    p->key = NULL;
+    if (rt_net_write(p->fd, &frame, sizeof frame, by) == 0 && n > 0)
+        (void)rt_net_write(p->fd, value, n, by);
+}
+
+static void answer_failed(Peer *p)
+{
+    answer(p, STORE_FAILED, server.verdict, strlen(server.verdict));
+}
+
+/* The first text stands. */
+__attribute__((format(printf, 2, 3))) static void fail_job(int code, const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    if (server.verdict)
+        return;
+    int n = snprintf(text, sizeof text, "%d ", code);
+    va_start(args, fmt);
+    (void)vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
+    va_end(args);
+    server.verdict = strdup(text);
+    for (int i = 0; i < server.n_peers; i++)
+        if (server.peer[i].waits)
+            answer_failed(&server.peer[i]);
+}
+
+static const char *who(int rank, char text[160])
+{
+    const StoreHello *h = &server.member[rank].hello;
+    snprintf(text, 160, "rank %d (%.63s, process %lld)", rank, h->host, (long long)h->process);
+    return text;
+}
+
+/* ---- meeting --------------------------------------------------------------------------------- */
+
+/* "0: node1, process 12" by line, at most some; and the ranks that are missing. */
+static void fail_missing(void)
+{
+    enum { MOST = 24 };
+    char text[3072] = "";
+    size_t n = 0;
+    int told = 0, missing = 0;
+    for (int r = 0; r < server.launch.size; r++) {
+        const Member *m = &server.member[r];
+        missing += !m->here;
+        if (n > sizeof text - 160 || told++ >= MOST)
+            continue;
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n  rank %-4d %s", r,
+                              m->here ? m->hello.host : "MISSING");
+        if (m->here)
+            n += (size_t)snprintf(text + n, sizeof text - n, ", process %lld",
+                                  (long long)m->hello.process);
+    }
+    fail_job(RT_EXIT_STALL,
+             "%d of %d ranks did not come within %.0f s (port %d of rank 0)%s%s\nhint: look at the "
+             "output of those; --rendezvous-timeout sets how long to wait",
+             missing, server.launch.size, server.timeout, server.launch.port, text,
+             told > MOST ? "\n  ..." : "");
+}
+
+static void say_met(void)
+{
+    server.met = true;
+    for (int i = 0; i < server.n_peers; i++)
+        if (server.peer[i].waits && !server.peer[i].key)
+            answer(&server.peer[i], STORE_OK, NULL, 0);
+}
+
+static void turn_away(Peer *p, const char *why)
+{
+    char *text = rt_printf("%d %s", RT_EXIT_USAGE, why);
+    answer(p, STORE_FAILED, text, strlen(text));
+    rt_free(text);
+    p->rank = -1;
+}
+
+static void on_hello(Peer *p, const StoreHello *h, bool watch)
+{
+    const int rank = p->frame.rank, size = p->frame.size;
+    char old[160];
+    if (p->frame.job != store_job(server.launch.job)) {
+        char *why = rt_printf("rank %d is of job %.95s, and the store at this address of job %s\n"
+                              "hint: another port (MASTER_PORT, --rendezvous) for each job",
+                              rank, h->job, server.launch.job);
+        turn_away(p, why);
+        rt_free(why);
+        return;
+    }
+    p->waits = true;
+    if (size != server.launch.size || rank < 0 || rank >= size) {
+        fail_job(RT_EXIT_USAGE,
+                 "rank %d (%.63s, process %lld) was told of %d ranks, and rank 0 of %d", rank,
+                 h->host, (long long)h->process, size, server.launch.size);
+        return;
+    }
+    Member *m = &server.member[rank];
+    if (!watch && m->here) {
+        fail_job(RT_EXIT_USAGE,
+                 "two processes have the rank %d: process %lld on %.63s, and %lld on %.63s\nhint: "
+                 "each needs a number of its own (RANK, --rank), from 0 to %d",
+                 rank, (long long)m->hello.process, m->hello.host, (long long)h->process, h->host,
+                 size - 1);
+        return;
+    }
+    p->rank = rank;
+    p->watch = watch;
+    if (watch) {
+        m->seen = rt_now();
+        answer(p, STORE_OK, NULL, 0);
+        return;
+    }
+    m->here = true;
+    m->hello = *h;
+    m->hello.host[sizeof m->hello.host - 1] = 0;
+    RT_UNUSED(old);
+    if (++server.n_here == size)
+        say_met();
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static const Value *find(const char *key)
+{
+    const Value *v = server.values;
+    while (v && strcmp(v->key, key) != 0)
+        v = v->next;
+    return v;
+}
+
+static void on_set(Peer *p, const char *key, const char *value, size_t n)
+{
+    Value *v = calloc(1, sizeof *v);
+    v->key = strdup(key);
+    v->bytes = malloc(n + 1);
+    memcpy(v->bytes, value, n);
+    v->n = n;
+    v->next = server.values;
+    server.values = v;
+    for (int i = 0; i < server.n_peers; i++)
+        if (server.peer[i].key && strcmp(server.peer[i].key, key) == 0)
+            answer(&server.peer[i], STORE_OK, v->bytes, v->n);
+    answer(p, STORE_OK, NULL, 0);
+}
+
+static void on_get(Peer *p, const char *key)
+{
+    const Value *v = find(key);
+    if (v) {
+        answer(p, STORE_OK, v->bytes, v->n);
+        return;
+    }
+    p->key = strdup(key);
+    p->waits = true;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Who has begun the fewest exchanges keeps the others waiting. */
+static void on_stalled(const char *value, size_t n)
+{
+    int64_t least = INT64_MAX, most = 0;
+    char names[1024] = "";
+    size_t at = 0;
+    int late = 0;
+    for (int r = 0; r < server.launch.size; r++) {
+        const int64_t now = server.member[r].at;
+        least = now < least ? now : least;
+        most = now > most ? now : most;
+    }
+    for (int r = 0; r < server.launch.size; r++) {
+        char name[160];
+        if (server.member[r].at != least || least == most)
+            continue;
+        if (late++ < 4)
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
+                                   who(r, name));
+    }
+    const char *text = n > sizeof(int64_t) ? value + sizeof(int64_t) : "";
+    if (late == 0)
+        fail_job(RT_EXIT_STALL, "%s; all ranks are in it (exchange %lld)", text, (long long)most);
+    else
+        fail_job(RT_EXIT_STALL, "%s: %s%s at exchange %lld, others at %lld", text, names,
+                 late > 1 ? late > 4 ? " and more are" : " are" : " is", (long long)least,
+                 (long long)most);
+}
+
+static void on_gone(int rank)
+{
+    char name[160];
+    if (server.met && !server.member[rank].left)
+        fail_job(RT_EXIT_STALL, "%s is gone: it ended, or its host was cut off", who(rank, name));
+}
+
+static void look_for_silence(void)
+{
+    const double now = rt_now();
+    char name[160];
+    for (int r = 0; server.met && r < server.launch.size; r++) {
+        const Member *m = &server.member[r];
+        if (m->seen > 0 && !m->left && now - m->seen > server.silence)
+            fail_job(RT_EXIT_STALL,
+                     "%s has given no sign of life for %.0f s: it is stopped, or its host cannot "
+                     "be reached",
+                     who(r, name), now - m->seen);
+    }
+    if (!server.met && now > server.deadline)
+        fail_missing();
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void on_message(Peer *p)
+{
+    char key[STORE_KEY + 1];
+    const char *value = p->body + p->frame.key;
+    const size_t n = p->frame.value;
+    memcpy(key, p->body, p->frame.key);
+    key[p->frame.key] = 0;
+    const StoreOp op = (StoreOp)p->frame.op;
+    if (op <= STORE_WATCH && n == sizeof(StoreHello)) {
+        StoreHello h;
+        memcpy(&h, value, sizeof h);
+        h.host[sizeof h.host - 1] = h.job[sizeof h.job - 1] = 0;
+        if (server.verdict)
+            answer_failed(p);
+        else
+            on_hello(p, &h, op == STORE_WATCH);
+        return;
+    }
+    Member *m = p->rank >= 0 ? &server.member[p->rank] : NULL;
+    if (!m)
+        return;
+    if (op == STORE_BYE) {
+        server.n_left += !m->left;
+        m->left = true;
+        return;
+    }
+    if (op == STORE_BEAT && n == sizeof m->at)
+        memcpy(&m->at, value, sizeof m->at);
+    m->seen = m->seen > 0 ? rt_now() : 0;
+    if (op == STORE_FAIL) {
+        char name[160], *text;
+        const long code = strtol(value, &text, 10);
+        fail_job((int)code, "%s: %s", who(p->rank, name), text + (*text == ' '));
+        return;
+    }
+    if (op == STORE_STALLED && n > sizeof m->at) {
+        memcpy(&m->at, value, sizeof m->at);
+        on_stalled(value, n);
+    }
+    if (server.verdict)
+        answer_failed(p);
+    else if (op == STORE_SET)
+        on_set(p, key, value, n);
+    else if (op == STORE_GET)
+        on_get(p, key);
+    else
+        answer(p, STORE_OK, NULL, 0);
+}
+
+static bool is_sound(const StoreFrame *f)
+{
+    return f->magic == STORE_MAGIC && f->version == STORE_VERSION && f->op <= STORE_BYE
+           && f->key <= STORE_KEY && f->value <= STORE_VALUE;
+}
+
+/* Bytes that are there; false: the peer is to be dropped. */
+static bool on_bytes(Peer *p)
+{
+    const size_t head = sizeof p->frame;
+    char *to = p->have < head ? (char *)&p->frame + p->have : p->body + (p->have - head);
+    const size_t all = p->have < head ? head : head + p->frame.key + p->frame.value;
+    const ssize_t got = recv(p->fd, to, all - p->have, 0);
+    if (got <= 0)
+        return got < 0 && (errno == EAGAIN || errno == EINTR);
+    p->have += (size_t)got;
+    if (p->have == head && !p->body) {
+        if (!is_sound(&p->frame))
+            return false;
+        p->body = calloc(1, (size_t)p->frame.key + p->frame.value + 1);
+        if (!p->body)
+            return false;
+    }
+    if (p->body && p->have == head + p->frame.key + p->frame.value) {
+        on_message(p);
+        free(p->body);
+        p->body = NULL;
+        p->have = 0;
+    }
+    return true;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void drop(int i)
+{
+    Peer *p = &server.peer[i];
+    const int rank = p->rank;
+    Member *m = rank >= 0 ? &server.member[rank] : NULL;
+    (void)close(p->fd);
+    free(p->body);
+    free(p->key);
+    const bool watch = p->watch;
+    *p = server.peer[--server.n_peers];
+    if (m && server.met)
+        on_gone(rank);
+    else if (m && !watch) { /* it may come again */
+        m->here = false;
+        server.n_here--;
+    }
+}
+
+static void accept_peer(void)
+{
+    const int fd = accept4(server.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (server.n_peers == server.cap) {
+        server.cap = server.cap ? 2 * server.cap : 64;
+        server.peer = realloc(server.peer, (size_t)server.cap * sizeof *server.peer);
+    }
+    Peer *p = &server.peer[server.n_peers++];
+    *p = (Peer){ .fd = fd, .rank = -1 };
+    (void)rt_net_peer(fd, p->name);
+}
+
+static void *serve(void *unused)
+{
+    RT_UNUSED(unused);
+    for (;;) {
+        const int n = server.n_peers;
+        struct pollfd *fds = calloc((size_t)n + 2, sizeof *fds);
+        fds[0] = (struct pollfd){ .fd = server.wake[0], .events = POLLIN };
+        fds[1] = (struct pollfd){ .fd = server.listen_fd, .events = POLLIN };
+        for (int i = 0; i < n; i++)
+            fds[i + 2] = (struct pollfd){ .fd = server.peer[i].fd, .events = POLLIN };
+        const int ready = poll(fds, (nfds_t)n + 2, 100);
+        if (ready > 0 && fds[0].revents) {
+            free(fds);
+            return NULL;
+        }
+        for (int i = n - 1; ready > 0 && i >= 0; i--) /* drop fills the gap from behind */
+            if (fds[i + 2].revents && !on_bytes(&server.peer[i]))
+                drop(i);
+        if (ready > 0 && fds[1].revents)
+            accept_peer();
+        free(fds);
+        look_for_silence();
+    }
+}
+
+/* All have left, or a moment has passed: a store that ends first would look like a loss. */
+static void end_server(void)
+{
+    if (!server.runs)
+        return;
+    for (const double by = rt_now() + 5; server.n_left < server.launch.size && rt_now() < by;)
+        (void)usleep(2000);
+    (void)!write(server.wake[1], "", 1);
+    pthread_join(server.thread, NULL);
+    server.runs = false;
+}
+
+void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, double silence,
+                    int *port)
+{
+    server.launch = *l;
+    server.timeout = timeout;
+    server.silence = silence;
+    server.deadline = rt_now() + timeout;
+    server.member = calloc((size_t)l->size, sizeof *server.member);
+    server.listen_fd = -1;
+    for (int k = l->next_port ? 1 : 0; k <= (l->next_port ? RT_NET_TRIES : 0); k++) {
+        *port = l->port ? l->port + k : 0;
+        server.listen_fd = rt_net_listen(interface, port);
+        if (server.listen_fd >= 0)
+            break;
+    }
+    if (server.listen_fd < 0)
+        rt_fail(RT_EXIT_USAGE,
+                "rank 0 cannot listen at port %d: %s\nhint: another job may have it; choose "
+                "another MASTER_PORT or --rendezvous",
+                l->port, strerror(errno));
+    server.launch.port = *port;
+    if (!server.member || pipe2(server.wake, O_CLOEXEC)
+        || pthread_create(&server.thread, NULL, serve, NULL))
+        rt_fail(RT_EXIT_FAIL, "the store cannot be started: %s", strerror(errno));
+    server.runs = true;
+    atexit(end_server);
+}

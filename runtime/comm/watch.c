@@ -1,0 +1,69 @@
+/* watch.c -- the thread that tells the store that this rank is alive, and learns of the others.
+ *
+ * In: how far the exchanges are. Out: the end of the process, with the store's text, where a rank
+ * is lost or an exchange is late. The one idea: it never waits for anything but the store.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "comm/comm.h"
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool runs, stop;
+    double period;
+    RtProgress (*progress)(void);
+} watch = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static bool pause_or_stop(void)
+{
+    struct timespec by;
+    (void)clock_gettime(CLOCK_REALTIME, &by);
+    const double at = (double)by.tv_nsec * 1e-9 + watch.period;
+    by.tv_sec += (time_t)at;
+    by.tv_nsec = (long)((at - floor(at)) * 1e9);
+    pthread_mutex_lock(&watch.lock);
+    while (!watch.stop && pthread_cond_timedwait(&watch.changed, &watch.lock, &by) == 0)
+        continue;
+    const bool stop = watch.stop;
+    pthread_mutex_unlock(&watch.lock);
+    return stop;
+}
+
+static void *keep_watch(void *unused)
+{
+    RT_UNUSED(unused);
+    while (!pause_or_stop()) {
+        const RtProgress now = watch.progress();
+        if (now.late > 0)
+            rt_store_stalled(now.begun, now.what);
+        else
+            rt_store_beat(now.begun);
+    }
+    return NULL;
+}
+
+void rt_watch_start(RtProgress (*progress)(void), double period)
+{
+    watch.progress = progress;
+    watch.period = period;
+    const int error = pthread_create(&watch.thread, NULL, keep_watch, NULL);
+    if (error)
+        rt_fail(RT_EXIT_FAIL, "a thread cannot be started: %s", strerror(error));
+    watch.runs = true;
+}
+
+void rt_watch_stop(void)
+{
+    if (!watch.runs)
+        return;
+    pthread_mutex_lock(&watch.lock);
+    watch.stop = true;
+    pthread_cond_signal(&watch.changed);
+    pthread_mutex_unlock(&watch.lock);
+    pthread_join(watch.thread, NULL);
+    watch.runs = false;
+}

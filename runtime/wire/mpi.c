@@ -1,0 +1,122 @@
+/* mpi.c -- the back end over MPI: Open MPI, MPICH and what is built like one of them.
+ *
+ * In: bytes. Out: bytes of other ranks. MPI is initialised by the main thread and then used by one
+ * other thread alone (MPI_THREAD_SERIALIZED). Its errors are returned, not fatal.
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/wire.h"
+
+static MPI_Comm world;
+static int rank, size;
+static int *counts, *places, *own_counts, *own_places;
+static char text[MPI_MAX_ERROR_STRING + 1], version[MPI_MAX_LIBRARY_VERSION_STRING + 1];
+
+static const char *wrong(int error)
+{
+    int n = 0;
+    if (error == MPI_SUCCESS)
+        return NULL;
+    if (MPI_Error_string(error, text, &n) != MPI_SUCCESS)
+        snprintf(text, sizeof text, "error %d of MPI", error);
+    return text;
+}
+
+/* Open MPI's ends with a comma and its package; MPICH's has lines. */
+static void find_version(void)
+{
+    int n = 0;
+    if (MPI_Get_library_version(version, &n) != MPI_SUCCESS)
+        snprintf(version, sizeof version, "MPI");
+    version[strcspn(version, ",\n")] = 0;
+    for (char *c = version; *c; c++)
+        *c = *c == '\t' ? ' ' : *c;
+}
+
+static const char *wire_open(RtWireOpen *o)
+{
+    int has = 0, error = MPI_SUCCESS;
+    MPI_Comm host;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &has) != MPI_SUCCESS)
+        return "MPI_Init_thread failed";
+    if (has < MPI_THREAD_SERIALIZED)
+        return "this MPI cannot be used by a thread that is not the main one";
+    if ((error = MPI_Comm_dup(MPI_COMM_WORLD, &world)) != MPI_SUCCESS)
+        return wrong(error);
+    MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &size);
+    o->rank = rank;
+    o->size = size;
+    if ((error = MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host))
+        != MPI_SUCCESS)
+        return wrong(error);
+    MPI_Comm_rank(host, &o->local_rank);
+    MPI_Comm_size(host, &o->local_size);
+    MPI_Comm_free(&host);
+    find_version();
+    o->text = version;
+    int **const lists[] = { &counts, &places, &own_counts, &own_places };
+    for (int i = 0; i < 4; i++)
+        if (!(*lists[i] = calloc((size_t)size, sizeof **lists[i])))
+            return "no memory";
+    return NULL;
+}
+
+static void set_lists(const size_t *at, const size_t *n)
+{
+    for (int r = 0; r < size; r++) {
+        places[r] = (int)at[r];
+        counts[r] = (int)n[r];
+    }
+}
+
+static const char *wire_scatter_gather(const void *from, const size_t *at, const size_t *n,
+                                       void *to, size_t each)
+{
+    set_lists(at, n);
+    for (int r = 0; r < size; r++) {
+        own_places[r] = (int)(each * (size_t)r);
+        own_counts[r] = (int)each;
+    }
+    return wrong(
+        MPI_Alltoallv(from, counts, places, MPI_BYTE, to, own_counts, own_places, MPI_BYTE, world));
+}
+
+static const char *wire_all_gather(void *base, const size_t *at, const size_t *n)
+{
+    set_lists(at, n);
+    return wrong(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, base, counts, places, MPI_BYTE, world));
+}
+
+static const char *wire_broadcast(void *at, size_t n, int root)
+{
+    return wrong(MPI_Bcast(at, (int)n, MPI_BYTE, root, world));
+}
+
+static const char *wire_barrier(void) { return wrong(MPI_Barrier(world)); }
+
+static void wire_close(void)
+{
+    MPI_Comm_free(&world);
+    MPI_Finalize();
+    free(counts);
+    free(places);
+    free(own_counts);
+    free(own_places);
+}
+
+const RtWire rt_wire = {
+    .abi = RT_WIRE_ABI,
+    .name = "mpi",
+    .open = wire_open,
+    .scatter_gather = wire_scatter_gather,
+    .all_gather = wire_all_gather,
+    .broadcast = wire_broadcast,
+    .barrier = wire_barrier,
+    .close = wire_close,
+};

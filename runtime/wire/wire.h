@@ -1,0 +1,39 @@
+/* wire.h -- a back end: what moves bytes between ranks. Each is a shared library of its own,
+ * libgradcc_NAME.so, that a program loads when it needs it; it exports rt_wire.
+ *
+ * Functions return NULL, or what went wrong, a text that lives until the next call. All but open
+ * and close are called by one thread, in the same order on every rank.
+ */
+#ifndef GRADCC_WIRE_H
+#define GRADCC_WIRE_H
+
+#include <stddef.h>
+
+enum { RT_WIRE_ABI = 1 };
+
+typedef struct {                            /* what open is given, and tells */
+    int rank, size, local_rank, local_size; /* of the launcher; those of MPI are told here */
+    const char *interface;                  /* NULL: that of the address */
+    const char *address;                    /* of this host, as the store sees it */
+    double timeout;                         /* seconds, of any call */
+    /* the store: set; get waits, and allocates by malloc */
+    void (*set)(const char *key, const void *value, size_t n);
+    char *(*get)(const char *key, size_t *n);
+    const char *text; /* told: "Open MPI 4.1.4" */
+} RtWireOpen;
+
+typedef struct {
+    int abi;
+    const char *name;
+    const char *(*open)(RtWireOpen *o);
+    /* Bytes n[r] from from + at[r] to rank r; from each rank `each` bytes, to `to` in their order. */
+    const char *(*scatter_gather)(const void *from, const size_t *at, const size_t *n, void *to,
+                                  size_t each);
+    /* Bytes n[r] of rank r at base + at[r]; those of this rank are there. */
+    const char *(*all_gather)(void *base, const size_t *at, const size_t *n);
+    const char *(*broadcast)(void *at, size_t n, int root);
+    const char *(*barrier)(void);
+    void (*close)(void);
+} RtWire;
+
+#endif
