@@ -60,8 +60,9 @@ void rt_store_open(const RtLaunch *l, double timeout, double silence);
 void rt_store_close(void); /* in order: not taken for a loss */
 void rt_store_set(const char *key, const void *value, size_t n);
 char *rt_store_get(const char *key, size_t *n); /* waits for it; malloc, a NUL byte behind it */
-const char *rt_store_text(void);                /* "node1 port 29500" */
-const char *rt_store_own(void);                 /* address of this host, as rank 0 sees it */
+void rt_store_linger(void);      /* rank 0, whose job has failed: until the others have been told */
+const char *rt_store_text(void); /* "node1 port 29500" */
+const char *rt_store_own(void);  /* address of this host, as rank 0 sees it */
 /* watch.c: a sign of life, on a connection of its own. at: exchanges begun. Ends the process, with
    the message that all ranks end with, where the job has failed. */
 void rt_store_beat(int64_t at);
@@ -79,13 +80,41 @@ int rt_local_ranks(void); /* of them on this host; 1 where that is not known */
    a job of one rank. */
 void rt_comm_open(const RtOptions *o);
 void rt_comm_close(void);
-/* The sum over ranks of n elements (RT_F32 or RT_F64) at `at`, which it replaces: the same bits on
-   every rank, added pairwise in the order of ranks ((0 + 1) + (2 + 3)). what: for messages. */
-void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what);
-void rt_comm_max(double *at, int n, const char *what); /* the largest of each */
+typedef struct RtComm RtComm; /* ranks that exchange with each other, numbered from 0 */
+typedef enum { RT_SUM, RT_MAX } RtReduce;
+
+const RtComm *rt_comm_world(void); /* all ranks of the job */
+/* Of the ranks of c those that give the same colour, in their order. All of c call it. */
+RtComm *rt_comm_split(const RtComm *c, int colour);
+void rt_comm_free(RtComm *c);
+int rt_comm_rank(const RtComm *c);
+int rt_comm_size(const RtComm *c);
+
+/* Exchanges; every rank of c makes the same, in the same order. Each waits for the end. n elements
+   of RT_F32 or RT_F64; rank r's share of them begins at n r / size. Sums have the same bits on every
+   rank and with every back end: they are pairwise, in the order of ranks, ((0 + 1) + (2 + 3)).
+   what: for messages. */
+void rt_comm_all_reduce(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
+                        const char *what);
+void rt_comm_reduce_scatter(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
+                            const char *what); /* of `at`, the own share is reduced */
+void rt_comm_all_gather(const RtComm *c, void *at, ptrdiff_t n, RtType type, const char *what);
+void rt_comm_broadcast(const RtComm *c, void *at, size_t bytes, int root, const char *what);
+void rt_comm_send(const RtComm *c, const void *at, size_t bytes, int to, const char *what);
+void rt_comm_recv(const RtComm *c, void *at, size_t bytes, int from, const char *what);
+/* All have come here, which may take long: rank 0 writes a checkpoint, say. */
+void rt_comm_barrier(const RtComm *c, const char *what);
+
+void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over the world */
 int rt_comm_signal(void); /* the highest number of rt_signal_pending of all ranks */
-/* All ranks have come here, which may take long: rank 0 writes a checkpoint, say. */
-void rt_comm_barrier(const char *what);
+
+/* ---- agree.c, comm_check.c ------------------------------------------------------------------- */
+
+/* Before the first update: program, model, settings, data and parameters are the same on every
+   rank, or all end with a table of who has what. */
+void rt_agree(const RtRun *run, const char *checkpoint);
+/* --comm-check: each exchange with numbers whose answer is known, by rank; the exit code. */
+int rt_comm_check(void);
 
 /* ---- watch.c --------------------------------------------------------------------------------- */
 

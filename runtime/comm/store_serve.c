@@ -17,6 +17,7 @@
 typedef struct {
     int fd;
     int rank;    /* -1: it has not said */
+    bool told;   /* that the job has failed */
     bool watch;  /* the connection that beats */
     bool waits;  /* a question is not answered: HELLO, or GET of */
     char *key;   /* this; NULL */
@@ -41,6 +42,7 @@ typedef struct Value {
 
 static struct {
     pthread_t thread;
+    pthread_mutex_t lock; /* of the peers */
     bool runs;
     int listen_fd, wake[2];
     RtLaunch launch;
@@ -52,7 +54,7 @@ static struct {
     bool met;      /* all have said hello */
     char *verdict; /* exit code and text; NULL: all is well */
     Value *values;
-} server;
+} server = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -73,6 +75,7 @@ static void answer(Peer *p, StoreOp op, const void *value, size_t n)
 static void answer_failed(Peer *p)
 {
     answer(p, STORE_FAILED, server.verdict, strlen(server.verdict));
+    p->told = true;
 }
 
 /* The first text stands. */
@@ -407,13 +410,29 @@ static void *serve(void *unused)
             free(fds);
             return NULL;
         }
+        pthread_mutex_lock(&server.lock);
         for (int i = n - 1; ready > 0 && i >= 0; i--) /* drop fills the gap from behind */
             if (fds[i + 2].revents && !on_bytes(&server.peer[i]))
                 drop(i);
         if (ready > 0 && fds[1].revents)
             accept_peer();
-        free(fds);
         look_for_silence();
+        pthread_mutex_unlock(&server.lock);
+        free(fds);
+    }
+}
+
+/* Ranks ask once a second; those that are gone are no longer among the peers. */
+void rt_store_linger(void)
+{
+    const double by = rt_now() + 3;
+    for (bool all = !server.runs; !all && rt_now() < by;) {
+        (void)usleep(20000);
+        all = true;
+        pthread_mutex_lock(&server.lock);
+        for (int i = 0; i < server.n_peers; i++)
+            all = all && (!server.peer[i].watch || server.peer[i].rank == 0 || server.peer[i].told);
+        pthread_mutex_unlock(&server.lock);
     }
 }
 

@@ -125,6 +125,8 @@ static const RtOption fixed_rows[] = {
   "that a process may keep the others waiting", false },
 { "rendezvous-timeout", RT_OPT_REAL, AT(rendezvous_timeout), TRAIN|EVAL, 1,  1e6,      "SECONDS",
   "until all processes must be there", false },
+{ "comm-check",   RT_OPT_FLAG, AT(comm_check),         TRAIN,      0,        0,        NULL,
+  "check what processes exchange, and how fast; then stop", false },
 { "dry-run",      RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
   "print settings, parameters and memory, and stop", false },
 { "plan",         RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,

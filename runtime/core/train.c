@@ -334,8 +334,8 @@ static void save(Train *t)
         return;
     if (t->dir)
         failed = rt_run_save(t->run, t->dir) != 0;
-    rt_comm_barrier("a checkpoint");
-    rt_comm_max(&failed, 1, "was the checkpoint written?");
+    rt_comm_barrier(rt_comm_world(), "a checkpoint");
+    rt_comm_all_reduce(rt_comm_world(), &failed, 1, RT_F64, RT_MAX, "was a checkpoint written?");
     if (failed == 0) {
         t->saved = t->run->state->step;
         t->failures = 0;
@@ -402,7 +402,7 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
 {
     RtState *state = t->run->state;
     const char *bad = rt_keep(rt_bad_parameters(t->run)), *dir = save_capsule(t, state, s, means);
-    rt_comm_barrier("the state before the step");
+    rt_comm_barrier(rt_comm_world(), "the state before the step");
     const char *again = dir ? rt_keep(rt_printf("\nhint: %s --replay %s runs that step again; "
                                                 "--trace prints every value",
                                                 shell_word(t->o->program), shell_word(dir)))
@@ -553,6 +553,7 @@ static void prepare(Train *t)
         rt_params_copy(t->run);
         rt_ema_start(t->run);
     }
+    rt_agree(t->run, t->from);
     if (t->dir) {
         make_directories(t->dir);
         lock_directory(t);
@@ -586,6 +587,8 @@ static int train(const RtModel *m, RtOptions *o)
 {
     if (!m->step)
         rt_fail(RT_EXIT_USAGE, "%s has no loss to train on", m->name);
+    if (o->comm_check)
+        return rt_comm_check();
     if (strcmp(o->replay, "none") != 0)
         return rt_do_replay(m, o);
     Train t = { .m = m, .o = o, .best_step = -1, .validated = -1, .saved = -1 };

@@ -12,7 +12,7 @@
 #include "wire/wire.h"
 
 static MPI_Comm world;
-static int rank, size;
+static int size; /* of it */
 static int *counts, *places, *own_counts, *own_places;
 static char text[MPI_MAX_ERROR_STRING + 1], version[MPI_MAX_LIBRARY_VERSION_STRING + 1];
 
@@ -48,11 +48,10 @@ static const char *wire_open(RtWireOpen *o)
     if ((error = MPI_Comm_dup(MPI_COMM_WORLD, &world)) != MPI_SUCCESS)
         return wrong(error);
     MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(world, &rank);
+    MPI_Comm_rank(world, &o->rank);
     MPI_Comm_size(world, &size);
-    o->rank = rank;
     o->size = size;
-    if ((error = MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host))
+    if ((error = MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, o->rank, MPI_INFO_NULL, &host))
         != MPI_SUCCESS)
         return wrong(error);
     MPI_Comm_rank(host, &o->local_rank);
@@ -67,38 +66,73 @@ static const char *wire_open(RtWireOpen *o)
     return NULL;
 }
 
-static void set_lists(const size_t *at, const size_t *n)
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static MPI_Comm of(void *group) { return group ? *(MPI_Comm *)group : world; }
+
+static const char *wire_split(void *group, int colour, int rank, void **part)
 {
-    for (int r = 0; r < size; r++) {
+    MPI_Comm *new = malloc(sizeof *new);
+    *part = new;
+    if (!new)
+        return "no memory";
+    return wrong(MPI_Comm_split(of(group), colour, rank, new));
+}
+
+static void wire_free(void *part)
+{
+    MPI_Comm_free(part);
+    free(part);
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+static int set_lists(void *group, const size_t *at, const size_t *n)
+{
+    int ranks = 0;
+    MPI_Comm_size(of(group), &ranks);
+    for (int r = 0; r < ranks; r++) {
         places[r] = (int)at[r];
         counts[r] = (int)n[r];
     }
+    return ranks;
 }
 
-static const char *wire_scatter_gather(const void *from, const size_t *at, const size_t *n,
-                                       void *to, size_t each)
+static const char *wire_scatter_gather(void *group, const void *from, const size_t *at,
+                                       const size_t *n, void *to, size_t each)
 {
-    set_lists(at, n);
-    for (int r = 0; r < size; r++) {
+    const int ranks = set_lists(group, at, n);
+    for (int r = 0; r < ranks; r++) {
         own_places[r] = (int)(each * (size_t)r);
         own_counts[r] = (int)each;
     }
+    return wrong(MPI_Alltoallv(from, counts, places, MPI_BYTE, to, own_counts, own_places, MPI_BYTE,
+                               of(group)));
+}
+
+static const char *wire_all_gather(void *group, void *base, const size_t *at, const size_t *n)
+{
+    set_lists(group, at, n);
     return wrong(
-        MPI_Alltoallv(from, counts, places, MPI_BYTE, to, own_counts, own_places, MPI_BYTE, world));
+        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, base, counts, places, MPI_BYTE, of(group)));
 }
 
-static const char *wire_all_gather(void *base, const size_t *at, const size_t *n)
+static const char *wire_broadcast(void *group, void *at, size_t n, int root)
 {
-    set_lists(at, n);
-    return wrong(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, base, counts, places, MPI_BYTE, world));
+    return wrong(MPI_Bcast(at, (int)n, MPI_BYTE, root, of(group)));
 }
 
-static const char *wire_broadcast(void *at, size_t n, int root)
+static const char *wire_send(void *group, const void *at, size_t n, int to)
 {
-    return wrong(MPI_Bcast(at, (int)n, MPI_BYTE, root, world));
+    return wrong(MPI_Send(at, (int)n, MPI_BYTE, to, 0, of(group)));
 }
 
-static const char *wire_barrier(void) { return wrong(MPI_Barrier(world)); }
+static const char *wire_recv(void *group, void *at, size_t n, int from)
+{
+    return wrong(MPI_Recv(at, (int)n, MPI_BYTE, from, 0, of(group), MPI_STATUS_IGNORE));
+}
+
+static const char *wire_barrier(void *group) { return wrong(MPI_Barrier(of(group))); }
 
 static void wire_close(void)
 {
@@ -114,9 +148,13 @@ const RtWire rt_wire = {
     .abi = RT_WIRE_ABI,
     .name = "mpi",
     .open = wire_open,
+    .split = wire_split,
+    .free = wire_free,
     .scatter_gather = wire_scatter_gather,
     .all_gather = wire_all_gather,
     .broadcast = wire_broadcast,
+    .send = wire_send,
+    .recv = wire_recv,
     .barrier = wire_barrier,
     .close = wire_close,
 };

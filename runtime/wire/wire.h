@@ -22,17 +22,22 @@ typedef struct {                            /* what open is given, and tells */
     const char *text; /* told: "Open MPI 4.1.4" */
 } RtWireOpen;
 
+/* group: NULL for all ranks, or what split gave. */
 typedef struct {
     int abi;
     const char *name;
     const char *(*open)(RtWireOpen *o);
+    const char *(*split)(void *group, int colour, int rank, void **part); /* in order of rank */
+    void (*free)(void *part);
     /* Bytes n[r] from from + at[r] to rank r; from each rank `each` bytes, to `to` in their order. */
-    const char *(*scatter_gather)(const void *from, const size_t *at, const size_t *n, void *to,
-                                  size_t each);
+    const char *(*scatter_gather)(void *group, const void *from, const size_t *at, const size_t *n,
+                                  void *to, size_t each);
     /* Bytes n[r] of rank r at base + at[r]; those of this rank are there. */
-    const char *(*all_gather)(void *base, const size_t *at, const size_t *n);
-    const char *(*broadcast)(void *at, size_t n, int root);
-    const char *(*barrier)(void);
+    const char *(*all_gather)(void *group, void *base, const size_t *at, const size_t *n);
+    const char *(*broadcast)(void *group, void *at, size_t n, int root);
+    const char *(*send)(void *group, const void *at, size_t n, int to);
+    const char *(*recv)(void *group, void *at, size_t n, int from);
+    const char *(*barrier)(void *group);
     void (*close)(void);
 } RtWire;
 

@@ -1,0 +1,128 @@
+/* agree.c -- before the first update: do all ranks train the same thing?
+ *
+ * In: what decides what this rank computes, a line each: the program's own bytes, settings, data,
+ * the checkpoint it goes on from, parameters. Out: nothing, or the end of all ranks with a table of
+ * what differs where. The one idea: rank 0 reads the lines of all from the store and compares them
+ * with its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "comm/comm.h"
+
+enum { LINES = 1 << 14, TABLE = 1 << 12 };
+
+/* What may differ from rank to rank: where files lie, and how fast a rank is. */
+static bool is_own(const char *line)
+{
+    static const char *const own[] = { "\"data\"", "\"val_data\"", "\"threads\"" };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strncmp(line, own[i], strlen(own[i])) == 0)
+            return true;
+    return false;
+}
+
+/* ---- what this rank has ---------------------------------------------------------------------- */
+
+static uint64_t hash_of_program(void)
+{
+    size_t n;
+    char *bytes = rt_read_file("/proc/self/exe", SIZE_MAX, &n);
+    const uint64_t hash = XXH3_64bits(bytes, n);
+    rt_free(bytes);
+    return hash;
+}
+
+static uint64_t hash_of_parameters(const RtRun *run)
+{
+    const size_t all = rt_params_bytes(run->model);
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_64bits_reset(state);
+    for (size_t at = 0; at < all; at += RT_PLACE_WINDOW) {
+        const size_t n = all - at < RT_PLACE_WINDOW ? all - at : RT_PLACE_WINDOW;
+        XXH3_64bits_update(state, rt_place_look((const char *)run->p + at, n), n);
+    }
+    const uint64_t hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return hash;
+}
+
+/* A line for each thing, "NAME: VALUE". Allocated. */
+static char *own_lines(const RtRun *run, const char *checkpoint)
+{
+    const RtState *state = run->state;
+    char *settings = rt_config_text(run->model, state->opt);
+    char *lines = rt_printf(
+        "program: %016llx\ndata: %016llx\nproducts: %s\ncheckpoint: %s, step %lld\n"
+        "parameters: %016llx\n%s",
+        (unsigned long long)hash_of_program(), (unsigned long long)rt_data_hash(state->data),
+        rt_products_name(rt_products_now()), checkpoint ? checkpoint : "none",
+        (long long)state->step, (unsigned long long)hash_of_parameters(run), settings);
+    rt_free(settings);
+    return lines;
+}
+
+/* ---- compared -------------------------------------------------------------------------------- */
+
+/* The next line, without indent and comma, in place; NULL at the end. */
+static char *next_line(char **at)
+{
+    char *line = *at + strspn(*at, " \n");
+    if (!*line)
+        return NULL;
+    const size_t n = strcspn(line, "\n");
+    *at = line + n + (line[n] != 0);
+    line[n] = 0;
+    if (n > 0 && line[n - 1] == ',')
+        line[n - 1] = 0;
+    return line;
+}
+
+/* Adds what rank r has otherwise to the table; lines of both in the same order. */
+static void compare(int r, char *ours, char *theirs, char *table, size_t *at)
+{
+    char *mine, *other;
+    while ((mine = next_line(&ours)) && (other = next_line(&theirs))) {
+        if (strcmp(mine, other) == 0 || is_own(mine) || *at > TABLE - 512)
+            continue;
+        *at += (size_t)snprintf(table + *at, TABLE - *at,
+                                "\n  rank %-4d %.180s\n  rank %-4d %.180s", 0, mine, r, other);
+        if (strncmp(mine, "program:", 8) == 0) /* then all may differ */
+            return;
+    }
+}
+
+static void compare_all(const char *own)
+{
+    char table[TABLE] = "", key[32];
+    size_t at = 0;
+    for (int r = 1; r < rt_ranks(); r++) {
+        snprintf(key, sizeof key, "agree/%d", r);
+        char *theirs = rt_store_get(key, NULL), *ours = rt_printf("%s", own);
+        compare(r, ours, theirs, table, &at);
+        rt_free(ours);
+        free(theirs);
+    }
+    if (at > 0)
+        rt_fail(RT_EXIT_USAGE,
+                "ranks would not train the same model:%s\nhint: the same program, flags and files "
+                "on every host",
+                table);
+    rt_store_set("agreed", "", 0);
+}
+
+void rt_agree(const RtRun *run, const char *checkpoint)
+{
+    if (rt_ranks() == 1)
+        return;
+    char *lines = own_lines(run, checkpoint), key[32];
+    snprintf(key, sizeof key, "agree/%d", rt_rank());
+    if (rt_rank() == 0)
+        compare_all(lines);
+    else
+        rt_store_set(key, lines, strlen(lines));
+    free(rt_store_get("agreed", NULL));
+    rt_free(lines);
+}
