@@ -116,7 +116,8 @@ GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-
 
 .PHONY: all deps demo test test-long bench bless same asan install uninstall format clean always
 all: $(BUILD)/cuda.txt $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs $(INCLUDE) \
-     $(BUILD)/prelude.model $(WIRES) $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
+     $(BUILD)/prelude.model $(WIRES) \
+     $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
 
 # Says once what was found; a library that an earlier make built is no longer there without it.
 $(BUILD)/cuda.txt: always
@@ -142,7 +143,7 @@ $(BUILD)/libgradcc_mpi.so: runtime/wire/mpi.c runtime/wire/wire.h
 
 $(BUILD)/libgradcc_gloo.so: runtime/wire/gloo.cc runtime/wire/wire.h
 	@mkdir -p $(@D)
-	$(call say,c++ ,$<)$(CXX) -std=c++17 -O2 -g -fPIC -shared -Wall -Wextra -Wno-deprecated-declarations \
+	$(call say,c++ ,$<)$(CXX) -std=c++17 -O2 -g -fPIC -shared -Wall -Wextra \
 	    -Werror $(SANFLAGS) -Iruntime -o $@ $< -lgloo
 
 # What an emitted program is linked with besides the runtime; gradcc reads it.

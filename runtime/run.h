@@ -348,7 +348,7 @@ struct RtOptions {
     const char *interface;                /* of the network, or NULL */
     double rendezvous_timeout, comm_timeout; /* seconds */
     double started;                          /* rt_now when the program began */
-    bool comm_check;                    /* check the exchanges of ranks, and stop */
+    bool comm_check;                         /* check the exchanges of ranks, and stop */
     bool help, version;                      /* print it and stop */
 };
 

@@ -55,7 +55,7 @@ report apart "$(grep -rnE '#include "(\.\./)*(runtime/|rt\.h|run\.h|num\.h)' com
 
 # A library of the system is known to the files that stand for it.
 report libraries "$(grep -rnE '#include <(oneapi/)?dnnl' runtime compiler | grep -v '^runtime/cpu/[a-z_]*onednn'
-                    grep -rnE '#include <(mpi|nccl|cuda)' runtime compiler | grep -vE '^runtime/(comm|cuda)/')"
+                    grep -rnE '#include <(mpi|nccl|cuda)' runtime compiler | grep -vE '^runtime/(wire|cuda)/')"
 
 sources=$(ls compiler/*.[ch] compiler/*/*.[ch] runtime/*.h runtime/*/*.[ch] runtime/cuda/*.cu runtime/cuda/ptx/*.h \
              grammar/*.[ly])

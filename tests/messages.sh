@@ -24,6 +24,10 @@ UNTESTED = {
     '%s%s%s: %s (%s)': 'a failing CUDA call has no words of its own: launch, named-failure of tests/cuda/faults.sh',
     'of the runtime': 'where the last kernel belongs to no line of the model: which one that is, is a matter of time',
     'a product before the run was opened': 'the runtime opens it first; a guard',
+    'a thread for exchanges cannot be started': 'the kernel is out of threads',
+    'a thread cannot be started': 'the same',
+    'the store cannot be started': 'the same, or out of descriptors',
+    'the address of rank 0 cannot be told': 'MPI fails between its start and its first broadcast',
     'data have no sample': 'readers refuse such data; a guard against a division by 0',
 }
 
@@ -148,6 +152,6 @@ bad = check('compiler', ['compiler/**/*.c', 'grammar/*.[ly]'],
             quotes(tests('cli/run.sh', 'memory/run.sh', 'ir/*.c')))
 bad += check('runtime', ['runtime/**/*.[ch]', 'runtime/**/*.cu'], '',
              quotes(tests('runtime/*.c', 'runtime/*.sh', 'train/*', 'memory/run.sh', 'schedule/run.sh', 'replay/run.sh',
-                          'rules/run.sh', 'cuda/*.sh', 'cli/run.sh')))
+                          'rules/run.sh', 'ranks/run.sh', 'cuda/*.sh', 'cli/run.sh')))
 sys.exit(bad != 0)
 PY

@@ -26,17 +26,17 @@ typedef struct {
     RtLauncher by;
     int rank, size;             /* RT_BY_MPI: -1, MPI knows them */
     int local_rank, local_size; /* of this host; -1 = not said */
-    const char *host;           /* where rank 0 serves the store; NULL = MPI tells, or there is */
-    int port;                   /* one rank */
-    bool next_port;             /* something else listens there: a port behind it is taken */
-    char job[96];               /* name of the job and its restarts; strangers are turned away */
+    const char *host;           /* where rank 0 serves the store; NULL = MPI tells, or one rank */
+    int port;
+    bool next_port; /* something else listens there: a port behind it is taken */
+    char job[96];   /* name of the job and its restarts; strangers are turned away */
 } RtLaunch;
 
 /* From flags and the environment; the first launcher that matches, as in launch.c's table. */
 RtLaunch rt_launch_find(const RtOptions *o);
 const char *rt_launcher_name(RtLauncher by); /* "torchrun" */
 
-/* ---- net.c: 0 or a descriptor, or -1 with errno; ETIMEDOUT behind a deadline (of rt_now) ------- */
+/* ---- net.c: 0 or a descriptor, or -1 with errno; ETIMEDOUT behind a deadline, of rt_now ------ */
 
 enum { RT_NET_TRIES = 16 }; /* ports that are tried one behind the other */
 
@@ -91,8 +91,8 @@ int rt_comm_rank(const RtComm *c);
 int rt_comm_size(const RtComm *c);
 
 /* Exchanges; every rank of c makes the same, in the same order. Each waits for the end. n elements
-   of RT_F32 or RT_F64; rank r's share of them begins at n r / size. Sums have the same bits on every
-   rank and with every back end: they are pairwise, in the order of ranks, ((0 + 1) + (2 + 3)).
+   of RT_F32 or RT_F64; rank r's share of them begins at n r / size. Sums have the same bits on
+   every rank and with every back end: pairwise, in the order of ranks, ((0 + 1) + (2 + 3)).
    what: for messages. */
 void rt_comm_all_reduce(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
                         const char *what);

@@ -1,8 +1,8 @@
 /* comm_check.c -- --comm-check: do the ranks of this job exchange what they should, and how fast?
  *
- * In: ranks. Out: on each a line for each exchange, with what it got and whether that is right; then
- * bytes per second of a large sum. The classic one first: each rank gives its number, all print the
- * same sum.
+ * In: ranks. Out: on each a line for each exchange, with what it got and whether that is right;
+ * then bytes per second of a large sum. The classic one comes first: each rank gives its number,
+ * all print the same sum.
  */
 #include "comm/comm.h"
 

@@ -29,7 +29,7 @@ typedef struct {
     const char *(*open)(RtWireOpen *o);
     const char *(*split)(void *group, int colour, int rank, void **part); /* in order of rank */
     void (*free)(void *part);
-    /* Bytes n[r] from from + at[r] to rank r; from each rank `each` bytes, to `to` in their order. */
+    /* Bytes n[r] at from + at[r] go to rank r; `each` bytes of each rank come, in their order. */
     const char *(*scatter_gather)(void *group, const void *from, const size_t *at, const size_t *n,
                                   void *to, size_t each);
     /* Bytes n[r] of rank r at base + at[r]; those of this rank are there. */

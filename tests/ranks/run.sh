@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# Several ranks: that they train the same model as one, over each back end; that they meet, agree,
+# and end together with one message when something is wrong.
+set -u
+here=$(cd "$(dirname "$0")" && pwd); root=$here/../..
+tmp=$(mktemp -d)
+trap 'kill -KILL $(jobs -p) 2> /dev/null; rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+export CI=1 OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
+
+ok() { echo "ok ranks/$1"; }
+bad() { echo "not ok ranks/$1: $2"; }
+skip() { echo "skip ranks/$1: $2"; }
+port=$((20000 + $$ % 20000))
+
+# gloo NAME RANKS PROGRAM OPTION...: ranks by flags; their output in NAME.0.log, ..., exit codes in codes
+gloo() {
+    local name=$1 n=$2 r pids=; shift 2
+    port=$((port + 1)) codes=
+    for ((r = 0; r < n; r++)); do
+        timeout 100 "$@" --rank $r --world-size "$n" --rendezvous localhost:$port > "$name.$r.log" 2>&1 &
+        pids="$pids $!"
+    done
+    for r in $pids; do wait "$r"; codes="$codes $?"; done
+}
+mpi() {
+    local name=$1 n=$2; shift 2
+    timeout 100 mpirun --oversubscribe -n "$n" "$@" > "$name.log" 2>&1; codes=" $?"
+}
+# says NAME CODES FILE TEXT...: these exit codes, and a file has these texts
+says() {
+    local name=$1 wanted=$2 file=$3 text; shift 3
+    [ "$codes" = " $wanted" ] || { bad "$name" "exit codes$codes, wanted $wanted: $(tail -n 2 "$file")"; return; }
+    for text; do
+        grep -qF -- "$text" "$file" || { bad "$name" "no '$text' in: $(cat "$file")"; return; }
+    done
+    ok "$name"
+}
+# same NAME FOLDER FOLDER: parameters after the last step agree to 1e-12
+same() {
+    local found
+    found=$(PYTHONPATH=$root/tests python3 "$here/same.py" "$2" "$3" 2>&1) && ok "$1" || bad "$1" "$found"
+}
+
+have_mpi=; [ -e "$BUILD/libgradcc_mpi.so" ] && command -v mpirun > /dev/null && have_mpi=1
+have_gloo=; [ -e "$BUILD/libgradcc_gloo.so" ] && have_gloo=1
+head -c 20000 "$root/grammar/LANGUAGE.md" | tr -c 'a-z \n' ' ' > input.txt
+sizes="-D V=28 -D C=32 -D H=2 -D L=2"
+"$GRADCC" "$root/models/chargpt.model" --precision=fp64 $sizes -o gpt || { bad build "gpt does not compile"; exit; }
+run="./gpt --data input.txt --steps 20 --batch 12 --eval 10 --save 10 --dims T=24"
+
+# ---- the same model -------------------------------------------------------------------------------
+
+$run --out one --accumulate 4 > one.log 2>&1 || bad one "$(tail -n 1 one.log)"
+for n in 2 3 4; do
+    if [ $have_gloo ]; then
+        gloo gloo$n $n $run --out gloo$n
+        says gloo$n "$(printf '0 %.0s' $(seq $n) | sed 's/ $//')" gloo$n.0.log "ranks    $n, started by flags" "sums by Gloo"
+        same gloo$n-parameters one gloo$n
+        [ -s gloo$n.1.log ] && bad gloo$n-quiet "rank 1 says: $(head -n 3 gloo$n.1.log)"
+    fi
+    if [ $have_mpi ]; then
+        mpi mpi$n $n $run --out mpi$n
+        says mpi$n 0 mpi$n.log "ranks    $n, started by MPI"
+        same mpi$n-parameters one mpi$n
+    fi
+    if [ $have_mpi ] && [ $have_gloo ]; then
+        cmp -s mpi$n/step-00000020/model.safetensors gloo$n/step-00000020/model.safetensors && ok bits$n ||
+            bad bits$n "MPI and Gloo have other bits"
+    fi
+done
+[ $have_mpi ] || skip mpi "this build has no MPI"
+[ $have_gloo ] || skip gloo "this build has no Gloo"
+grep -o '"val/loss": [0-9.]*' one/metrics.jsonl > one.val
+grep -o '"val/loss": [0-9.]*' gloo3/metrics.jsonl | cmp -s - one.val && ok validation || bad validation "other losses"
+
+# ---- --comm-check ---------------------------------------------------------------------------------
+
+# checked NAME FILE: every rank of four printed 6, and nothing is wrong
+checked() {
+    local n; n=$(grep -c 'comm-check rank [0-3]: all-reduce  *6$' "$2")
+    [ "$n" = 4 ] && ! grep -q WRONG "$2" && ok "$1" || bad "$1" "$(cat "$2")"
+}
+if [ $have_mpi ]; then mpi check-mpi 4 ./gpt --comm-check; checked check-mpi check-mpi.log; fi
+if [ $have_gloo ]; then gloo check-gloo 4 ./gpt --comm-check; cat check-gloo.?.log > check-gloo.log; checked check-gloo check-gloo.log; fi
+
+# ---- another number of ranks goes on --------------------------------------------------------------
+
+[ $have_gloo ] || exit 0
+for n in 1 3; do
+    cp -r gloo2 on$n
+    if [ $n = 1 ]; then $run --steps 30 --resume auto --out on1 > on1.log 2>&1; codes=" $?"
+    else gloo on$n $n $run --steps 30 --resume auto --out on$n; cp on$n.0.log on$n.log; fi
+    says resume-on-$n "$(printf '0 %.0s' $(seq $n) | sed 's/ $//')" on$n.log "resume   on$n/step-00000020: step 20"
+done
+same resume-parameters on1 on3
+
+# ---- the end of one is the end of all -------------------------------------------------------------
+
+# lost NAME SIGNAL RANK CODE TEXT: three ranks, one is sent a signal while they train; the others
+# end with this exit code, and each says so
+lost() {
+    local name=$1 signal=$2 who=$3 code=$4 text=$5 r rc pids=()
+    port=$((port + 1))
+    for r in 0 1 2; do
+        ./gpt --data input.txt --steps 100000 --batch 12 --eval 0 --save 0 --dims T=24 --out $name --rank $r \
+            --world-size 3 --rendezvous localhost:$port --comm-timeout 4 > $name.$r.log 2>&1 &
+        pids[r]=$!
+    done
+    for ((r = 0; r < 300; r++)); do
+        [ "$(grep -c '"train/loss"' $name/metrics.jsonl 2> /dev/null)" -gt 3 ] 2> /dev/null && break
+        sleep 0.1
+    done
+    kill -"$signal" "${pids[who]}"
+    for r in 0 1 2; do
+        [ $r = "$who" ] && [ "$signal" = STOP ] && continue
+        timeout 20 tail --pid="${pids[r]}" -f /dev/null || { bad $name "rank $r goes on"; kill -KILL "${pids[r]}"; }
+        wait "${pids[r]}" 2> /dev/null; rc=$?
+        [ $r = "$who" ] && [ "$signal" = KILL ] && continue
+        if [ $rc = "$code" ] && { [ -z "$text" ] || grep -qE "$text" $name.$r.log; }; then ok $name-$r
+        else bad $name-$r "exit code $rc: $(tail -n 2 $name.$r.log)"; fi
+    done
+    kill -KILL "${pids[who]}" 2> /dev/null; wait "${pids[who]}" 2> /dev/null
+}
+lost killed KILL 1 76 'rank 1 \(.*, process [0-9]*\) is gone: it ended, or its host was cut off'
+lost killed-first KILL 0 76 'rank 0 \(localhost port [0-9]*\) is gone'
+lost stopped STOP 2 76 'rank 2 \(.*\) has given no sign of life for [45] s: it is stopped, or its host cannot be reached'
+lost stopped-first STOP 0 76 'rank 0 \(.*\) has not answered for 4 s'
+lost terminated TERM 1 75 ''
+lost interrupted INT 2 130 ''
+for name in terminated interrupted; do
+    [ -e $name/step-*/manifest.json ] && ok $name-saved || bad $name-saved "$(cat $name.0.log)"
+done
+
+# ---- what is wrong before the first step -----------------------------------------------------------
+
+# wrong NAME CODE TEXT VARIABLE... -- OPTION...: one process, with these variables and options
+wrong() {
+    local name=$1 code=$2 text=$3 vars=(); shift 3
+    while [ "$1" != -- ]; do vars+=("$1"); shift; done
+    shift
+    timeout 30 env "${vars[@]}" ./gpt --data input.txt --dims T=24 --out none "$@" > "$name.log" 2>&1; codes=" $?"
+    says "$name" "$code" "$name.log" "$text"
+}
+wrong half-rank 2 'RANK is set and WORLD_SIZE is not: which of how many ranks this is' RANK=0 --
+wrong half-world 2 'WORLD_SIZE is set and RANK is not' WORLD_SIZE=2 --
+wrong half-master 2 'MASTER_ADDR is set and MASTER_PORT is not: the address of rank 0 is half known' MASTER_ADDR=localhost --
+wrong no-master 2 '2 ranks, and nothing says where rank 0 is' RANK=0 WORLD_SIZE=2 --
+wrong rank-too-high 2 'RANK is 2 and WORLD_SIZE is 2: ranks are numbered from 0 to 1' RANK=2 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 --
+wrong rank-no-number 2 'RANK=a: wants a whole number from 0 to 4095' RANK=a WORLD_SIZE=2 --
+wrong half-flags 2 '--world-size is given and --rank is not' -- --world-size 2
+wrong no-address 2 'give --rendezvous HOST:PORT, of the host of rank 0 and a free port there' -- --world-size 2 --rank 0
+wrong bad-address 2 '--rendezvous here: wants HOST:PORT, as in node1:29500' -- --world-size 2 --rank 0 --rendezvous here
+wrong lone-local 2 '--local-rank goes with --rank and --world-size' -- --local-rank 1
+wrong lone-address 2 '--rendezvous goes with --rank and --world-size' -- --rendezvous here:1
+wrong against 2 '--rank is 0 and RANK is 1' RANK=1 WORLD_SIZE=2 -- --world-size 2 --rank 0 --rendezvous a:1
+wrong half-slurm 2 'SLURM_PROCID is set, and neither MASTER_ADDR nor SLURM_STEP_NODELIST and SLURM_JOB_ID' SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=2 --
+wrong no-back-end 2 '--comm tin: wants auto, mpi or gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm tin
+fake='#include "wire/wire.h"
+static const char *no(RtWireOpen *o) { return o->size > 1 ? "no luck" : 0; }
+const RtWire rt_wire = { .abi = ABI, .name = "gloo", .open = no };'
+for abi in 1 99; do
+    mkdir fake$abi
+    echo "$fake" | ${CC:-gcc} -x c - -shared -fPIC -DABI=$abi -I"$root/runtime" -o fake$abi/libgradcc_gloo.so
+done
+wrong other-version 2 'started by flags, and the back end gloo cannot be loaded: it is of another version of gradcc' \
+    LD_LIBRARY_PATH=fake99 -- --world-size 2 --rank 0 --rendezvous a:1
+port=$((port + 1))
+LD_LIBRARY_PATH=fake1 gloo no-start 2 ./gpt --data input.txt --dims T=24 --out none --batch 8
+says no-start "76 76" no-start.1.log 'the back end gloo cannot start: no luck'
+wrong interface 2 '--interface nowhere0: this host has no interface of that name with an address' -- \
+    --world-size 2 --rank 0 --rendezvous localhost:$((port + 1)) --interface nowhere0
+wrong missing 76 '1 of 2 ranks did not come within 1 s' -- --world-size 2 --rank 0 --rendezvous localhost:$((port + 2)) --rendezvous-timeout 1
+wrong no-master-there 76 'MASTER_ADDR and MASTER_PORT name it' RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost \
+    MASTER_PORT=$((port + 9)) -- --rendezvous-timeout 1
+wrong no-first 76 'is that its address? --rendezvous names it; --rendezvous-timeout sets how long to wait' -- --world-size 2 --rank 1 --rendezvous localhost:$((port + 3)) --rendezvous-timeout 1
+python3 -c "
+import socket, time
+s = socket.socket(); s.bind(('', $((port + 4)))); s.listen(); time.sleep(60)" & taken=$!
+sleep 0.5
+wrong taken 2 "rank 0 cannot listen at port $((port + 4)): Address already in use" -- --world-size 2 --rank 0 --rendezvous localhost:$((port + 4))
+kill $taken; wait $taken 2> /dev/null
+port=$((port + 5))
+gloo batch 2 ./gpt --data input.txt --dims T=24 --out none --batch 9
+says batch "2 2" batch.1.log "batch = 9 does not divide into accumulate = 1 micro-steps on 2 ranks" "batch 8 or 10"
+
+# differ NAME TEXT OPTIONS-OF-1: rank 0 and rank 1 do not agree
+differ() {
+    local name=$1 text=$2 a b; shift 2
+    port=$((port + 1))
+    ./gpt --data input.txt --dims T=24 --out none --batch 8 --rank 0 --world-size 2 --rendezvous localhost:$port \
+        --rendezvous-timeout 30 > $name.0.log 2>&1 & a=$!
+    "$@" --dims T=24 --out none --batch 8 --rank 1 --world-size ${world:-2} --rendezvous localhost:$port > $name.1.log 2>&1 & b=$!
+    wait $a; codes=" $?"; wait $b; codes="$codes $?"
+    says $name "2 2" $name.0.log "$text"
+    grep -qF -- "$text" $name.1.log || bad $name-both "rank 1 says: $(cat $name.1.log)"
+}
+(cat input.txt; echo more) > other.txt
+"$GRADCC" "$root/models/chargpt.model" --precision=fp64 $sizes -D rate=0.1 -o other >&2
+differ other-program 'ranks would not train the same model:' ./other --data input.txt
+differ other-settings '"lr": 0.5' ./gpt --data input.txt --lr 0.5
+differ other-seed '"seed": 7' ./gpt --data input.txt --seed 7
+differ other-data 'data: ' ./gpt --data other.txt
+world=3 differ other-world 'was told of 3 ranks, and rank 0 of 2' ./gpt --data input.txt
+port=$((port + 1)) pids=()
+for r in 0 1 1; do
+    ./gpt --data input.txt --dims T=24 --out none --batch 9 --rank $r --world-size 3 --rendezvous localhost:$port \
+        --rendezvous-timeout 30 > same-rank.${#pids[@]}.log 2>&1 &
+    pids+=($!)
+done
+codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+for r in 0 1 2; do says same-rank-$r "2 2 2" same-rank.$r.log 'two processes have the rank 1: process '; done
