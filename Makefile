@@ -8,9 +8,9 @@
 #   make install    PREFIX=/usr/local DESTDIR=
 #
 # Variables: BUILD (folder of outputs), CC, MARCH (native), ONEDNN=0 (build without it), CUDA=0
-# (leave the runtime of GPUs out, which takes nvcc minutes), NVCC, SAN=1 (address and
-# undefined-behaviour sanitizers; no CUDA), DATA=file (text of the demo), WERROR= (warnings of a
-# compiler that we do not know are no errors).
+# (leave the runtime of GPUs out, which takes nvcc minutes), NVCC, MPI=0 and GLOO=0 (leave these
+# back ends out), SAN=1 (address and undefined-behaviour sanitizers; no CUDA), DATA=file (text of
+# the demo), WERROR= (warnings of a compiler that we do not know are no errors).
 
 BUILD  ?= build
 # Absolute, so that one folder has one name in the rules that the compiler leaves there (.d).
@@ -144,7 +144,7 @@ $(BUILD)/libgradcc_mpi.so: runtime/wire/mpi.c runtime/wire/wire.h
 $(BUILD)/libgradcc_gloo.so: runtime/wire/gloo.cc runtime/wire/wire.h
 	@mkdir -p $(@D)
 	$(call say,c++ ,$<)$(CXX) -std=c++17 -O2 -g -fPIC -shared -Wall -Wextra \
-	    -Werror $(SANFLAGS) -Iruntime -o $@ $< -lgloo
+	    $(WERROR) $(SANFLAGS) -Iruntime -o $@ $< -lgloo
 
 # What an emitted program is linked with besides the runtime; gradcc reads it.
 $(BUILD)/rt.libs: Makefile

@@ -219,8 +219,8 @@ TextList toolchain_call(Context *cx, const Options *opt, const Places *at, const
     vec_push(cx->arena, &args, "-o");
     vec_push(cx->arena, &args, output);
     vec_push(cx->arena, &args, source);
-    vec_push(cx->arena, &args, is_cuda(opt) ? at->cuda_library : at->library);
     add_back_ends(cx, opt, &args, is_cuda(opt) ? at->cuda_library : at->library);
+    vec_push(cx->arena, &args, is_cuda(opt) ? at->cuda_library : at->library);
     add_words(cx, &args, libs ? read_small(cx, libs) : "-lm");
     vec_push(cx->arena, &args, (const char *)NULL);
     return args;

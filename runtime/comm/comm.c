@@ -110,6 +110,9 @@ void rt_comm_open(const RtOptions *o)
     *l = rt_launch_find(o);
     if (l->size == 1 && l->by != RT_BY_MPI)
         return;
+    if (!rt_place_is_host())
+        rt_fail(RT_EXIT_USAGE, "started by %s: programs for GPUs run on one rank as yet",
+                rt_launcher_name(l->by));
     char *why = rt_printf("started by %s", rt_launcher_name(l->by));
     comm.wire = load(choose(o), why);
     rt_free(why);

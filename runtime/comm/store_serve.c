@@ -464,12 +464,10 @@ void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, do
             break;
     }
     if (server.listen_fd < 0)
-        rt_fail(
-            RT_EXIT_USAGE,
-            "rank 0 cannot listen at port %d: %s\nhint: another job may have it, or another process "
-            "is rank 0; choose "
-            "another MASTER_PORT or --rendezvous",
-            l->port, strerror(errno));
+        rt_fail(RT_EXIT_USAGE,
+                "rank 0 cannot listen at port %d: %s\nhint: another job may have it, or another "
+                "process is rank 0; choose another MASTER_PORT or --rendezvous",
+                l->port, strerror(errno));
     server.launch.port = *port;
     if (!server.member || pipe2(server.wake, O_CLOEXEC)
         || pthread_create(&server.thread, NULL, serve, NULL))
