@@ -62,7 +62,7 @@ library() {
             compile "$sim/runtime/$(basename "$source" .cu).o" "$source" "$newest"
             library+=("$sim/runtime/$(basename "$source" .cu).o")
         done
-        for source in "$root"/runtime/{core,data,checkpoint,optim}/*.c; do # objects may be stale
+        for source in "$root"/runtime/{core,comm,data,checkpoint,optim}/*.c; do # objects may be stale
             source=${source#"$root"/}
             library+=("$BUILD/${source%.c}.o")
         done
