@@ -188,7 +188,7 @@ static const char *room_statement(Fields *f, const char *head, const char *type,
     return emit_format(e, "%*s%s\n%s", indent, "", head, t.at);
 }
 
-const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent)
+const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, const char *starts, int indent)
 {
     Fields f = { .e = e, .dims = dims };
     const char *out = rt_type(k->args.at[0].dtype);
@@ -196,9 +196,10 @@ const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent)
         add_matmul(&f, &k->matmul, k->matmul.add == ADD_NEVER ? NULL : "true");
         if (k->matmul.bias)
             add_field(&f, "bias", "rooms");
-        return room_statement(
-            &f, emit_format(e, "rt_room_matmul(rooms, %s, %s,", rt_type(k->args.at[1].dtype), out),
-            "RtMatmul", "", indent);
+        return room_statement(&f,
+                              emit_format(e, "rt_room_matmul%s(rooms, %s, %s,", starts ? "_at" : "",
+                                          rt_type(k->args.at[1].dtype), out),
+                              "RtMatmul", starts ? emit_format(e, ", %s", starts) : "", indent);
     }
     if (k->kind == KERNEL_SCATTER && e->cuda) {
         add_scatter(&f, &k->scatter);

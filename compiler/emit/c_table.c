@@ -187,14 +187,6 @@ static void open_function(Emitter *e, const char *head, bool uses_dims)
         text_put(e->out, "    RT_UNUSED(dims);\n");
 }
 
-static bool any_used(const DimScope *s)
-{
-    for (int i = 0; i < dims_count(s->e->p->dims); i++)
-        if (s->used[i])
-            return true;
-    return false;
-}
-
 static bool write_check(Emitter *e)
 {
     static const char *const rel[] = { "<=", "<", ">=", ">", "==" };
@@ -216,7 +208,8 @@ static bool write_check(Emitter *e)
     }
     if (t.len == 0)
         return false;
-    open_function(e, "static const char *%s_check_dims(const ptrdiff_t *dims)\n{\n", any_used(&s));
+    open_function(e, "static const char *%s_check_dims(const ptrdiff_t *dims)\n{\n",
+                  dim_any_used(&s));
     text_add(e->out, "%s    return NULL;\n}\n\n", t.at);
     return true;
 }
@@ -242,7 +235,7 @@ static void write_shapes(Emitter *e, const char *name, int n, TypeAt type_at)
                               "static void %%s_%s_shape(const ptrdiff_t *dims, "
                               "int %s, ptrdiff_t *shape)\n{\n",
                               name, name),
-                  any_used(&s));
+                  dim_any_used(&s));
     text_add(e->out, "    switch (%s) {\n%s    default:\n        break;\n    }\n}\n\n", name, t.at);
 }
 
@@ -263,11 +256,11 @@ static void write_ranges(Emitter *e)
     open_function(e,
                   "static void %s_map_range(const ptrdiff_t *dims, int map, ptrdiff_t *lo, "
                   "ptrdiff_t *hi)\n{\n",
-                  any_used(&s));
+                  dim_any_used(&s));
     text_add(e->out, "    switch (map) {\n%s    default:\n        break;\n    }\n}\n\n", t.at);
 }
 
-static const char *const entry_name[] = {
+const char *const c_entry_name[] = {
     "RT_ENTRY_TRAIN",
     "RT_ENTRY_EVAL",
     "RT_ENTRY_OUTPUT",
@@ -280,85 +273,12 @@ static void write_arena(Emitter *e)
     Text t = text_new(e->cx->scratch);
     for (int i = 0; i < 4; i++)
         if (routine[i] && routine_has_arena(routine[i]))
-            text_add(&t, "    if (entry == %s)\n        return %s(n).%s;\n", entry_name[i],
+            text_add(&t, "    if (entry == %s)\n        return %s(n).%s;\n", c_entry_name[i],
                      routine_plan_function(e, routine[i]),
                      i == 2 && routine_is_part(e, routine[i]) ? "outputs" : "bytes");
     open_function(e, "static size_t %s_arena_bytes(const ptrdiff_t *dims, RtEntry entry)\n{\n",
                   t.len > 0);
     text_add(e->out, "%s%s    return 0;\n}\n\n", t.len ? "" : "    RT_UNUSED(entry);\n", t.at);
-}
-
-/* Statements for the calls among steps, each once. */
-static void collect_rooms(Emitter *e, DimScope *s, const Steps *steps, Map *seen, int indent,
-                          Text *t)
-{
-    for (int i = 0; i < steps->len; i++) {
-        const Step *step = steps->at[i];
-        collect_rooms(e, s, &step->body, seen, indent, t);
-        const char *text = intern(e->cx,
-                                  step->kernel ? c_call_room(e, s, step->kernel, indent) : "");
-        if (text[0] && !map_get(seen, text))
-            text_put(t, text);
-        map_set(seen, text, (void *)(uintptr_t)text);
-    }
-}
-
-/* What a part is like that comes last: less than the others. */
-static void write_last_parts(Emitter *e, DimScope *s, Text *t)
-{
-    for (int i = 0; i < dims_count(e->p->dims); i++) {
-        const Symbol *part = dims_at(e->p->dims, i);
-        if (part->kind == SYM_PART)
-            text_add(t, "        n = %s(n, %s);\n", c_part_function(e, part),
-                     dim_c(s, dim_sub(e->p->dims, dim_parts(e->p->dims, part), dim_one(e))));
-    }
-}
-
-static bool write_rooms(Emitter *e)
-{
-    const Routine *const routine[] = { e->kp->train, e->kp->eval, e->kp->output, e->kp->count };
-    DimScope s = dim_scope(e, "n.");
-    Text body = text_new(e->cx->scratch), last = text_new(e->cx->scratch);
-    write_last_parts(e, &s, &last);
-    const int indent = last.len ? 2 * INDENT : INDENT;
-    Text calls[4];
-    for (int i = 0; i < 4; i++) {
-        calls[i] = text_new(e->cx->scratch);
-        if (routine[i])
-            collect_rooms(e, &s, &routine[i]->steps, map_new(e->cx->scratch), indent + INDENT,
-                          &calls[i]);
-    }
-    for (int i = 0; i < 4; i++) {
-        if (calls[i].len == 0)
-            continue;
-        text_add(&body, "%*sif (entry == %s", indent, "", entry_name[i]);
-        for (int k = i + 1; k < 4; k++)
-            if (strcmp(calls[k].at, calls[i].at) == 0) {
-                text_add(&body, " || entry == %s", entry_name[k]);
-                calls[k].len = 0;
-            }
-        text_add(&body, ") {\n%s%*s}\n", calls[i].at, indent, "");
-    }
-    if (body.len == 0)
-        return false;
-    text_add(
-        e->out,
-        "/* What products and attention work in, besides the arena: asked for before a step. A\n"
-        " * .bias only says that there is one. */\n"
-        "static void %s_rooms(const ptrdiff_t *dims, RtEntry entry, RtRooms *rooms)\n{\n",
-        e->model);
-    if (any_used(&s))
-        text_add(e->out, "    %sDims n = %s_dims(dims);\n", last.len ? "" : "const ", e->model);
-    else
-        text_put(e->out, "    RT_UNUSED(dims);\n");
-    if (last.len)
-        text_add(e->out,
-                 "    for (int part = 0; part < 2; part++) { /* the first, the last */\n"
-                 "%s%s    }\n}\n\n",
-                 body.at, last.at);
-    else
-        text_add(e->out, "%s}\n\n", body.at);
-    return true;
 }
 
 /* ---- formulas of numbers: metrics, rates --------------------------------------------------- */
@@ -639,7 +559,7 @@ void c_table(Emitter *e)
     write_shapes(e, "output", e->p->outputs.len, output_type);
     write_ranges(e);
     write_arena(e);
-    const bool rooms = write_rooms(e);
+    const bool rooms = c_rooms(e);
     write_metric_values(e);
     const bool steps = c_steps(e);
     const Fullest alive = c_alive(e);

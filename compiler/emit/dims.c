@@ -77,6 +77,14 @@ const char *dim_c_divisor(DimScope *s, const Dim *d)
     return is_closed(text) ? text : emit_format(s->e, "(%s)", text);
 }
 
+bool dim_any_used(const DimScope *s)
+{
+    for (int i = 0; i < dims_count(s->e->p->dims); i++)
+        if (s->used[i])
+            return true;
+    return false;
+}
+
 bool dim_is(const Dim *d, int64_t value)
 {
     int64_t v = 0;

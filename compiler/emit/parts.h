@@ -110,8 +110,9 @@ DimScope dim_scope(Emitter *e, const char *prefix);
 const char *dim_c(DimScope *s, const Dim *d);         /* an expression */
 const char *dim_c_factor(DimScope *s, const Dim *d);  /* ... that may stand beside * */
 const char *dim_c_divisor(DimScope *s, const Dim *d); /* ... behind / and % */
-bool dim_is(const Dim *d, int64_t value);             /* d is that number (NULL is 0) */
-bool dim_fits_int(Emitter *e, const Dim *d);          /* const, and no more than INT_MAX */
+bool dim_any_used(const DimScope *s);
+bool dim_is(const Dim *d, int64_t value);    /* d is that number (NULL is 0) */
+bool dim_fits_int(Emitter *e, const Dim *d); /* const, and no more than INT_MAX */
 const Dim *dim_one(Emitter *e);
 int64_t emit_train_value(Emitter *e, const Dim *d); /* at the training dims */
 
@@ -155,8 +156,10 @@ bool kernel_reads_step(const Emitter *e, const KernelHead *h);
 void c_map(KernelWriter *w);                /* c_map.c: loops */
 bool c_map_needs_partials(const Kernel *k); /* sums over rows beside other work */
 void c_call(KernelWriter *w);               /* c_call.c: runtime calls, scatter */
-/* The statement that asks what a call works in; "": nothing, it is loops. */
-const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, int indent);
+/* The statement that asks what a call works in; "": nothing, it is loops. starts: name of the
+   places where a product's operands begin, or NULL. */
+const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, const char *starts,
+                        int indent);
 const char *c_type(const Emitter *e, DType t); /* of elements */
 /* The condition under which an addition happens, or NULL where it always or never does. */
 const char *c_flag(KernelWriter *w, AddKind add);
@@ -193,6 +196,8 @@ void c_schedule_rows(Emitter *e);         /* of .train */
 bool c_steps(Emitter *e);                 /* c_check.c: its table of steps; false: none */
 Fullest c_alive(Emitter *e);              /* c_alive.c: what the fullest step holds */
 void c_table(Emitter *e);                 /* c_table.c: section 8 */
+bool c_rooms(Emitter *e);                 /* c_rooms.c: its function of rooms; false: none */
+extern const char *const c_entry_name[];  /* of RtEntry: training, evaluation, outputs, counts */
 
 /* Values of all symbols at the sizes that --dims gives; NULL: an error was reported. */
 const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims);

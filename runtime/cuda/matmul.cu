@@ -116,15 +116,7 @@ static int64_t row_step(ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t step)
     return rows == 1 ? columns : step;
 }
 
-/* Of what the library is given: the bias itself, its copy in 16 bits, or one made in the room. */
-static int32_t bias_alignment(const void *c, const void *bias, RtType out)
-{
-    const void *given = rt_type_bytes(out) == 2 ? rt_product_bias_copy(bias, out) : bias;
-    return c == NULL ? 16 : alignment(given, 0, 0, 1);
-}
-
-RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in, RtType out,
-                         const RtMatmul *p)
+RtProduct rt_product_key(RtPlaces at, RtType in, RtType out, const RtMatmul *p)
 {
     const bool batch = p->batch[1] > 1;
     const ptrdiff_t outer = p->batch[0] > 1;
@@ -146,10 +138,10 @@ RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in,
     q.tb = p->tb;
     q.tf32 = in == RT_F32 && rt_product_is_tf32();
     q.bias = p->bias != NULL;
-    q.align_a = alignment(a, q.step_a, outer * p->step_a[0], rt_type_bytes(in));
-    q.align_b = alignment(b, q.step_b, outer * p->step_b[0], rt_type_bytes(in));
-    q.align_c = alignment(c, q.step_c, outer * p->step_c[0], rt_type_bytes(out));
-    q.align_bias = bias_alignment(c, p->bias, out);
+    q.align_a = alignment(at.a, q.step_a, outer * p->step_a[0], rt_type_bytes(in));
+    q.align_b = alignment(at.b, q.step_b, outer * p->step_b[0], rt_type_bytes(in));
+    q.align_c = alignment(at.c, q.step_c, outer * p->step_c[0], rt_type_bytes(out));
+    q.align_bias = alignment(at.bias, 0, 0, 1);
     return q;
 }
 
@@ -183,7 +175,8 @@ static void product(void *c, const void *a, const void *b, RtType in, RtType out
 {
     if (!rt_product_complete(p))
         return;
-    const RtProduct q = rt_product_key(c, a, b, in, out, p);
+    const void *const bias = rt_type_bytes(out) == 2 ? rt_product_bias_copy(p->bias, out) : p->bias;
+    const RtProduct q = rt_product_key({ c, a, b, bias }, in, out, p);
     for (ptrdiff_t i = 0; i < p->batch[0]; i++)
         product_one((char *)c + (size_t)(i * p->step_c[0]) * rt_type_bytes(out),
                     (const char *)a + (size_t)(i * p->step_a[0]) * rt_type_bytes(in),

@@ -43,9 +43,12 @@ typedef struct {
 
 /* Sizes and steps filled in, batches that lie evenly as one, the last; false: c is empty. */
 bool rt_product_complete(RtMatmul *p);
-/* Of the last axis of batches. c NULL: addresses as they usually are. */
-RtProduct rt_product_key(const void *c, const void *a, const void *b, RtType in, RtType out,
-                         const RtMatmul *p);
+/* Of the last axis of batches. Of addresses the alignment alone counts; that of the bias is where a
+   library reads it, NULL in a room of ours. */
+typedef struct {
+    const void *c, *a, *b, *bias;
+} RtPlaces;
+RtProduct rt_product_key(RtPlaces at, RtType in, RtType out, const RtMatmul *p);
 enum { RT_PRODUCT_TEXT = 256 };
 /* "bf16 -> fp32, a[768,65536]' @ b[65536,50257]" */
 const char *rt_product_name(const RtProduct *q, char text[RT_PRODUCT_TEXT]);

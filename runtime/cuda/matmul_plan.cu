@@ -96,19 +96,34 @@ static bool is_noted(const RtProduct *q)
     return false;
 }
 
-void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p)
+/* An address that many elements behind a boundary. */
+static const void *place_of(ptrdiff_t start, RtType type)
+{
+    return (const void *)((uintptr_t)start * rt_type_bytes(type));
+}
+
+void rt_room_matmul_at(RtRooms *rooms, RtType in, RtType out, RtMatmul p, RtStarts at)
 {
     if (rooms->noted == 0)
         memset(&noted, 0, sizeof noted);
-    rooms->noted++;
     if (!rt_product_complete(&p) || p.k == 0)
         return;
-    const RtProduct q = rt_product_key(NULL, NULL, NULL, in, out, &p);
+    const RtPlaces places = { place_of(at.c, out), place_of(at.a, in), place_of(at.b, in),
+                              place_of(at.bias, out) };
+    const RtProduct q = rt_product_key(places, in, out, &p);
     noted.bias = most(noted.bias, bias_bytes(&q));
     noted.work = most(noted.work, work_bytes(&q));
     rooms->device = most(rooms->device, noted.bias + noted.work);
-    if (noted.n < NOTED && !is_noted(&q))
+    if (is_noted(&q))
+        return;
+    rooms->noted++;
+    if (noted.n < NOTED)
         noted.shapes[noted.n++] = q;
+}
+
+void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p)
+{
+    rt_room_matmul_at(rooms, in, out, p, {});
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------- */

@@ -87,6 +87,13 @@ void rt_matmul_bf16_f32(float *c, const rt_bf16 *a, const rt_bf16 *b, RtMatmul p
 void rt_matmul_f16_f16(rt_f16 *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p, RtStream *stream);
 void rt_matmul_f16_f32(float *c, const rt_f16 *a, const rt_f16 *b, RtMatmul p, RtStream *stream);
 
+/* As rt_room_matmul, of operands that do not all begin on a boundary of 16 bytes: how many of their
+   elements behind one. bias: of those of c, whose type it is given in. */
+typedef struct {
+    ptrdiff_t c, a, b, bias;
+} RtStarts;
+void rt_room_matmul_at(RtRooms *rooms, RtType in, RtType out, RtMatmul p, RtStarts at);
+
 /* attention.cu */
 void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v,
                       RtAttention a, RtStream *stream);
