@@ -19,6 +19,13 @@ int rt_ranks(void) { return comm.launch.size; }
 
 int rt_local_ranks(void) { return comm.launch.local_size > 0 ? comm.launch.local_size : 1; }
 
+ptrdiff_t rt_rank_batch(const RtTrain *t) { return (ptrdiff_t)(t->batch / rt_ranks()); }
+
+ptrdiff_t rt_micro_batch(const RtTrain *t)
+{
+    return (ptrdiff_t)(t->batch / (t->accumulate * rt_ranks()));
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 /* The back end of that name; ends the program where it is not here. */

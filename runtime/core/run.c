@@ -59,13 +59,6 @@ ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use)
     return rows;
 }
 
-ptrdiff_t rt_rank_batch(const RtTrain *t) { return (ptrdiff_t)(t->batch / rt_ranks()); }
-
-ptrdiff_t rt_micro_batch(const RtTrain *t)
-{
-    return (ptrdiff_t)(t->batch / (t->accumulate * rt_ranks()));
-}
-
 void rt_run_set_batch(RtRun *run, ptrdiff_t n)
 {
     for (int i = 0; i < run->model->n_dims; i++)
