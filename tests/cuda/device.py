@@ -63,6 +63,7 @@ CASES = {
     "gpt2-b1": gpt(50304, 768, 12, 12, 256, 1, steps=60),
     "mlp": mlp(256, [784, 1024, 1024, 10]),
 }
+WARM_TOGETHER = ("gpt2-124m", "gpt2-350m"), ("mlp", "gpt2-b1")      # a GPU has room for one large one
 TOY = {
     "gpt2-124m": gpt(96, 64, 2, 2, 16, 2, steps=4),
     "gpt2-350m": gpt(96, 64, 2, 3, 16, 2, steps=4),
@@ -183,7 +184,13 @@ def have_torch():
 def warm():
     if not have_torch():
         return print("no PyTorch")
-    for name in CASES:
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(warm_these, names) for names in WARM_TOGETHER]:
+            done.result()
+
+
+def warm_these(names):
+    for name in names:
         if (WORK / "warm.stop").exists():
             break
         try:
@@ -291,8 +298,9 @@ def report(where):
         if path.stem in ("info",) or path.stem.startswith("speed-"):
             continue
         state = "done" if path.with_suffix(".done").exists() else "NOT done"
+        title = "PyTorch's first updates" if path.stem == "warm" else f"{path.stem} ({state})"
         tail = path.read_text().strip().splitlines()[-60:]
-        lines += [f"## {path.stem} ({state})", "", "```", *tail, "```", ""]
+        lines += [f"## {title}", "", "```", *tail, "```", ""]
     (where / "report.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines[:20]))
 
