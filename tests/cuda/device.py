@@ -1,6 +1,6 @@
 """What device.sh measures: steps of gradcc's programs against PyTorch compiled, in turns.
 
-    python3 device.py programs       compiles the programs of all cases, all at once
+    python3 device.py prepare        compiles the programs of all cases, at once, and writes their data
     python3 device.py warm           PyTorch compiles its side of each case into a folder of $WORK,
                                      until there is a file warm.stop
     python3 device.py speed CASE     one JSON object: ms per update of both sides, MFU, memory
@@ -97,13 +97,6 @@ def compile_program(name):
     return program
 
 
-def programs():
-    """Those that fail are made again, and told, by the part that needs them."""
-    with ThreadPoolExecutor(1 if SIMULATED else len(CASES)) as pool:
-        for done in [pool.submit(compile_program, name) for name in CASES]:
-            done.result()
-
-
 def run_folder(name):
     """In memory where there is room, so that no disk is timed."""
     memory = Path("/dev/shm")
@@ -111,18 +104,42 @@ def run_folder(name):
     return (memory if room > ROOM_OF_A_RUN and not SMALL else WORK) / f"gradcc-{name}.run"
 
 
-def make_data(name, case):
+def data_of(name):
+    return program_of(name).with_suffix(".bin" if case_of(name)["T"] else ".csv")
+
+
+def make_data(name):
+    WORK.mkdir(parents=True, exist_ok=True)
+    case, path = case_of(name), WORK / f"{name}.part"
     if case["T"]:
-        path = WORK / f"{name}.bin"
         write_tokens(path, case["V"], 2_000_000 if not SMALL else 5_000)
-        return path
-    rows, width, kinds = case["rows"]
-    path, rng = WORK / f"{name}.csv", random.Random(1)
-    with open(path, "w") as f:
-        for _ in range(rows if not SMALL else 64):
-            f.write(",".join(f"{rng.random():.3f}" for _ in range(width)))
-            f.write(f",{rng.randrange(kinds)}\n")
-    return path
+    else:
+        rows, width, kinds = case["rows"]
+        rng = random.Random(1)
+        with open(path, "w") as f:
+            for _ in range(rows if not SMALL else 64):
+                f.write(",".join(f"{rng.random():.3f}" for _ in range(width)))
+                f.write(f",{rng.randrange(kinds)}\n")
+    path.rename(data_of(name))
+
+
+def prepare():
+    """What fails here is made again, and told, by the part that needs it."""
+    with ThreadPoolExecutor(1 if SIMULATED else len(CASES)) as pool:
+        compiled = [pool.submit(compile_program, name) for name in CASES]
+        for name in CASES:
+            make_data(name)
+        for done in compiled:
+            done.result()
+
+
+def parts_of(name):
+    """The program and its data."""
+    if not program_of(name).exists():
+        compile_program(name)
+    if not data_of(name).exists():
+        make_data(name)
+    return program_of(name), data_of(name)
 
 
 def run_ours(name, program, data, case, more=()):
@@ -220,10 +237,8 @@ def mfu(case, text, ms):
 
 
 def speed(name):
-    case, program = case_of(name), program_of(name)
-    if not program.exists():
-        compile_program(name)
-    data, opponent, absent = make_data(name, case), None, "not installed"
+    case, opponent, absent = case_of(name), None, "not installed"
+    program, data = parts_of(name)
     ours, theirs, rows, peak = [], [], [], None
     for turn in range(ROUNDS):
         ms, text, losses = run_ours(name, program, data, case)
@@ -261,10 +276,8 @@ def speed(name):
 
 def kernels(name):
     """Every launch of three updates, timed one by one: graphs are off then."""
-    case, program = dict(case_of(name), steps=3), program_of(name)
-    if not program.exists():
-        compile_program(name)
-    data = make_data(name, case)
+    case = dict(case_of(name), steps=3)
+    program, data = parts_of(name)
     profile = WORK / f"{name}.profile"
     os.environ["RT_CUDA_PROFILE"] = str(profile)
     run_ours(name, program, data, case)
@@ -331,4 +344,4 @@ def headers():
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (programs, warm, speed, kernels, report, cublaslt, headers)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (prepare, warm, speed, kernels, report, cublaslt, headers)}[sys.argv[1]](*sys.argv[2:])

@@ -97,7 +97,7 @@ part_build() {
         tests/cuda/attention.sh build & pids+=($!)
         tests/cuda/sanitize.sh cuda build & pids+=($!)
     fi
-    $PYTHON tests/cuda/device.py programs & pids+=($!)
+    $PYTHON tests/cuda/device.py prepare & pids+=($!)
     for pid in "${pids[@]}"; do wait "$pid" || echo "a program was not made" >&2; done
 }
 part_speed-gpt2-124m() { $PYTHON tests/cuda/device.py speed gpt2-124m; }
