@@ -16,6 +16,7 @@
 #else
 #define RT_INLINE static inline
 #endif
+#define RT_DEVICE static __device__ __forceinline__ /* on the device alone */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define RT_HALF_BY_DEVICE /* the same numbers; every NaN is one */

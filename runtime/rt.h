@@ -413,6 +413,14 @@ void rt_reduce_gradients(RtRun *run, RtStep *s); /* sum over ranks */
 void rt_finite_and_norm(RtRun *run, RtStep *s);  /* finite? global norm, unscaled */
 void rt_clip_value(RtRun *run, RtStep *s);       /* elements to -clip_value..clip_value */
 void rt_clip(RtRun *run, RtStep *s);             /* factor = min(1, clip / norm) */
+/* The average of the weights after t applied updates is e = d e + (1 - d) p, with this d: it begins
+   as a copy of the initial weights, which are soon forgotten as d grows. */
+RT_INLINE double rt_ema_decay(double ema, int64_t t)
+{
+    const double young = (double)(1 + t) / (double)(10 + t);
+    return ema < young ? ema : young;
+}
+
 /* Updates a piece of the parameters: all that it reads and writes is here. */
 typedef struct {
     void *p;                    /* n parameters, real type; where they are kept in 16 bits alone:

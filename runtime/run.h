@@ -293,14 +293,6 @@ typedef struct RtState RtState;
 bool rt_scale_skips(const RtState *state);          /* an update that is not finite, or stops */
 void rt_scale_advance(RtState *state, bool finite); /* to the scale of the next update */
 
-/* The average of the weights after t applied updates is e = d e + (1 - d) p, with this d: it begins
-   as a copy of the initial weights, which are soon forgotten as d grows. */
-RT_INLINE double rt_ema_decay(double ema, int64_t t)
-{
-    const double young = (double)(1 + t) / (double)(10 + t);
-    return ema < young ? ema : young;
-}
-
 /* ---- cpu/, cuda/: updates, one of the two is linked ------------------------------------------ */
 
 /* Beside rt_finite_and_norm, rt_clip_value, rt_clip, rt_update, rt_update_lamb, .._adafactor and
@@ -415,6 +407,7 @@ typedef struct { /* what updates on a GPU go through, in one buffer there (cuda/
     int n_rows, n_columns, n_matrices;
     double *sums;    /* of squares, two for each part or block */
     double *numbers; /* two for each tensor, which its parts are updated with */
+    double *power;   /* the optimizer's numbers to the power of the update's */
     double *means, *column_sums;
     unsigned *done; /* blocks of a sum */
 } RtOptimTables;

@@ -181,7 +181,7 @@ static void load_vector(CuMap *x, const Value *v, int phase)
         map_statement(m, emit_format(m->e, "const %s %s = %s;", type, h->name, text));
     } else if (shared) {
         map_statement(m, emit_format(m->e, "const %s %s_v = %s;", type, h->name, text));
-        map_statement(m, emit_format(m->e, "rt_keep(%s, %s_v);", kept_place(x, h), h->name));
+        map_statement(m, emit_format(m->e, "rt_share(%s, %s_v);", kept_place(x, h), h->name));
     } else {
         map_statement(m, emit_format(m->e, "%s = %s;", kept_place(x, h), text));
     }

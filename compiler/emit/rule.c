@@ -68,6 +68,16 @@ static int indent_loop(const RuleWriter *w) { return w->device ? 3 * INDENT : 2 
 
 /* ---- before the loop ------------------------------------------------------------------------ */
 
+/* A number of the optimizer to the power of the update's, which a GPU has computed once: its number
+   among them; -1: n is something else. */
+static int power_of(const RuleWriter *w, const Node *n)
+{
+    const int first = RULE_STATES + w->n_states;
+    const bool power = w->device && n->op == OP_POW && n->in[0]->op == OP_ARG
+                       && n->in[1]->op == OP_ARG && n->in[1]->attr.index == RULE_T;
+    return power && n->in[0]->attr.index >= first ? n->in[0]->attr.index - first : -1;
+}
+
 /* Marks the numbers that n is made of as read, and computes what it needs more than once. */
 static void prepare(RuleWriter *w, const Node *n)
 {
@@ -77,6 +87,12 @@ static void prepare(RuleWriter *w, const Node *n)
     map_set(w->prepared, n, (void *)(uintptr_t)1);
     if (n->op == OP_ARG)
         w->used[n->attr.index] = true;
+    const int power = power_of(w, n);
+    if (power >= 0) {
+        w->powers = true;
+        map_set(e->shared, n, (void *)(uintptr_t)emit_format(e, "u.power[%d]", power));
+        return;
+    }
     for (int i = 0; i < n->n_in; i++)
         prepare(w, n->in[i]);
     const int *times = map_get(w->in_numbers, n);
@@ -311,8 +327,10 @@ void rule_comment(RuleWriter *w, const char *how)
              e->p->narrow == DT_F16 ? ", divided by the loss scale that d_p still has" : "");
     if (w->used[RULE_DECAY])
         text_put(&about, "decay is .weight_decay for parameters marked .decay, else 0; ");
-    if (w->used[RULE_T])
+    if (w->used[RULE_T] || w->powers)
         text_put(&about, "t counts the updates from 1; ");
+    if (w->powers)
+        text_put(&about, "u.power[k] is u.hyper[k]^t, computed once; ");
     text_put(&about, "what is the same for all elements is computed in double.");
     emit_prose(e->out, " * ", " * ", emit_format(e, "%s%s\n", about.at, *how ? "" : " */"));
     if (*how)

@@ -20,6 +20,7 @@ typedef struct {
     const char **number;     /* of the arguments: names in double, of elements NULL */
     const char **element;    /* "p[i]", of numbers NULL */
     bool *used;              /* arguments that are read as numbers */
+    bool powers;             /* u.power is */
     Map *varies;             /* Node -> "" if it depends on elements */
     Map *uses;               /* Node -> how often it is an operand, boxed */
     Map *in_numbers;         /* Node -> how often it is an operand of numbers, boxed */

@@ -23,7 +23,7 @@ typedef struct {
 } Adafactor;
 
 /* w = t^beta2_decay, the share of this update in the means: by one thread, for the block. */
-RT_ON_DEVICE double fresh_of(const Adafactor &a)
+RT_DEVICE double fresh_of(const Adafactor &a)
 {
     __shared__ double fresh;
     if (threadIdx.x == 0)
@@ -32,17 +32,10 @@ RT_ON_DEVICE double fresh_of(const Adafactor &a)
     return fresh;
 }
 
-template <typename T> RT_ON_DEVICE double square(T factor, T d)
+template <typename T> RT_DEVICE double square(T factor, T d)
 {
     const double g = (double)(factor * d);
     return g * g;
-}
-
-RT_ON_DEVICE double warp_sum(double x)
-{
-    for (int n = 16; n > 0; n /= 2)
-        x += __shfl_down_sync(0xffffffffu, x, (unsigned)n);
-    return x;
 }
 
 /* ---- means of squares ------------------------------------------------------------------------ */
@@ -62,7 +55,7 @@ __global__ void __launch_bounds__(RT_UPDATE_THREADS) g_adafactor_rows(const Adaf
         double sum = 0;
         for (ptrdiff_t j = threadIdx.x % 32; j < t.C; j += 32)
             sum += square(factor, row[j]);
-        sum = warp_sum(sum);
+        sum = rt_warp_sum(sum);
         if (threadIdx.x % 32 == 0) {
             T *mean = (T *)a.u.state[ADAFACTOR_ROWS] + t.rows + k;
             *mean = (T)((double)*mean + fresh * (sum / (double)t.C - (double)*mean));
@@ -125,7 +118,7 @@ __global__ void __launch_bounds__(RT_UPDATE_THREADS) g_adafactor_means(const Ada
         double sum = 0;
         for (ptrdiff_t i = threadIdx.x % width; i < t.R; i += width)
             sum += (double)r[k * t.R + i];
-        sum = whole ? rt_update_sum(sum) : warp_sum(sum);
+        sum = whole ? rt_update_sum(sum) : rt_warp_sum(sum);
         if (threadIdx.x % width == 0)
             a.means[t.matrix + k] = sum / (double)t.R;
     }
@@ -137,7 +130,7 @@ typedef struct { /* where an element of a tensor is */
     ptrdiff_t row, column;
 } Place;
 
-RT_ON_DEVICE Place place_of(const RtTensorRow &t, ptrdiff_t i)
+RT_DEVICE Place place_of(const RtTensorRow &t, ptrdiff_t i)
 {
     const ptrdiff_t e = i - t.from;
     Place at = { 0, e };
@@ -150,8 +143,7 @@ RT_ON_DEVICE Place place_of(const RtTensorRow &t, ptrdiff_t i)
 }
 
 /* What the means of columns are multiplied with in a row: its own, against those of all rows. */
-template <typename T>
-RT_ON_DEVICE T row_scale(const Adafactor &a, const RtTensorRow &t, ptrdiff_t row)
+template <typename T> RT_DEVICE T row_scale(const Adafactor &a, const RtTensorRow &t, ptrdiff_t row)
 {
     const T *r = (const T *)a.u.state[ADAFACTOR_ROWS] + t.rows;
     return (T)((double)r[row] / fmax(a.means[t.matrix + row / t.R], a.eps1));
@@ -159,8 +151,8 @@ RT_ON_DEVICE T row_scale(const Adafactor &a, const RtTensorRow &t, ptrdiff_t row
 
 /* u of elements i..i+3, 0 where they are not in the part. */
 template <typename T>
-RT_ON_DEVICE void directions(T (&u)[4], const Adafactor &a, const RtTensorRow &t, T factor,
-                             const RtPart &q, ptrdiff_t i)
+RT_DEVICE void directions(T (&u)[4], const Adafactor &a, const RtTensorRow &t, T factor,
+                          const RtPart &q, ptrdiff_t i)
 {
     const T least = (T)(a.eps1 * a.eps1);
     const T *mean = (const T *)a.u.state[t.matrices ? ADAFACTOR_COLUMNS : ADAFACTOR_WHOLE] + t.own;
@@ -182,8 +174,8 @@ RT_ON_DEVICE void directions(T (&u)[4], const Adafactor &a, const RtTensorRow &t
 
 /* Of a vector: means of squares of its elements. */
 template <typename T>
-RT_ON_DEVICE void own_means(const Adafactor &a, const RtTensorRow &t, T factor, T fresh,
-                            const RtPart &q, ptrdiff_t i)
+RT_DEVICE void own_means(const Adafactor &a, const RtTensorRow &t, T factor, T fresh,
+                         const RtPart &q, ptrdiff_t i)
 {
     T *first = (T *)a.u.state[ADAFACTOR_WHOLE] + t.own;
     T d[4], v[4];

@@ -224,9 +224,11 @@ static void fail_wait(const RtStream *stream, const char *call, cudaError_t erro
 {
     if (device.sync || !stream->kernel)
         fail_call(stream, call, error);
+    const char *kernel = stream->kernel;
+    const int len = rt_kernel_name(&kernel);
     rt_fail(RT_EXIT_FAIL,
-            "work on the GPU failed: %s (%s); the last that was queued is %s, %s\nhint: %s",
-            cudaGetErrorString(error), cudaGetErrorName(error), stream->kernel,
+            "work on the GPU failed: %s (%s); the last that was queued is %.*s, %s\nhint: %s",
+            cudaGetErrorString(error), cudaGetErrorName(error), len, kernel,
             stream->where ? stream->where : "of the runtime", hint_of(error));
 }
 
@@ -265,6 +267,13 @@ void rt_event_wait(const RtStream *stream, cudaEvent_t event)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
+/* "(g_product_rows<Out, Sum>)" is the text of an argument of a macro. */
+int rt_kernel_name(const char **name)
+{
+    *name += **name == '(';
+    return (int)strcspn(*name, "<)");
+}
+
 enum { GRID_MOST = 65535 }; /* blocks along y and z */
 
 bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim3 grid)
@@ -273,11 +282,12 @@ bool rt_launch_begin(RtStream *stream, const char *line, const char *kernel, dim
     stream->kernel = kernel;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return false;
+    const int len = rt_kernel_name(&kernel);
     if (grid.x > INT32_MAX || grid.y > GRID_MOST || grid.z > GRID_MOST)
         rt_fail(RT_EXIT_FAIL,
-                "%s: %s: a grid of %u x %u x %u blocks is larger than a GPU takes\nhint: smaller "
+                "%s: %.*s: a grid of %u x %u x %u blocks is larger than a GPU takes\nhint: smaller "
                 "sizes, or more micro-steps (--accumulate N)",
-                line, kernel, grid.x, grid.y, grid.z);
+                line, len, kernel, grid.x, grid.y, grid.z);
     rt_profile_begin(stream);
     return true;
 }
@@ -292,7 +302,8 @@ void rt_launch_end(RtStream *stream, const char *kernel)
         error = cudaStreamSynchronize(stream->at);
     if (error == cudaSuccess)
         return;
-    snprintf(call, sizeof call, "cudaLaunchKernel(%s)", kernel);
+    const int len = rt_kernel_name(&kernel);
+    snprintf(call, sizeof call, "cudaLaunchKernel(%.*s)", len, kernel);
     rt_cuda_check(stream, call, error);
 }
 

@@ -39,6 +39,9 @@ void *rt_device_work(RtStream *stream, size_t bytes);
    line of the model (of the stream, which may be NULL), the call, the error and a hint. */
 #define RT_CUDA_CALL(stream, call) rt_cuda_check(stream, #call, call)
 void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error);
+/* The name of a kernel as RT_LAUNCH has it, without what stands for its types: its length from
+   *name on. */
+int rt_kernel_name(const char **name);
 /* profile.cu: the time of what is queued between the two, under RT_CUDA_PROFILE=FILE. */
 void rt_profile_begin(RtStream *stream);
 void rt_profile_end(RtStream *stream, const char *kernel);

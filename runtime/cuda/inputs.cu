@@ -10,7 +10,6 @@
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 typedef struct {
-    int n;
     struct {
         char *to;
         const char *from;
@@ -168,8 +167,7 @@ void rt_inputs_take(RtRun *run, ptrdiff_t first, ptrdiff_t n, int64_t sample)
     Take take;
     size_t most = 0;
     memset(&take, 0, sizeof take);
-    take.n = run->model->n_inputs;
-    for (int i = 0; i < take.n; i++) {
+    for (int i = 0; i < run->model->n_inputs; i++) {
         const size_t row = rt_row_bytes(run->model, run->state->opt->dims, i);
         take.input[i].to = q->batch[i];
         take.input[i].from = q->staged[i] + (size_t)first * row;
@@ -182,9 +180,10 @@ void rt_inputs_take(RtRun *run, ptrdiff_t first, ptrdiff_t n, int64_t sample)
     q->fresh = false;
     int blocks = rt_blocks((ptrdiff_t)most, 16 * THREADS);
     blocks = blocks < 1 ? 1 : blocks > BLOCKS_MOST ? BLOCKS_MOST : blocks;
-    RT_LAUNCH(stream, "samples", g_take_samples,
-              dim3((unsigned)blocks, (unsigned)(take.n > 0 ? take.n : 1)), THREADS, 0, q->twin,
-              sample, take);
+    RT_LAUNCH(
+        stream, "samples", g_take_samples,
+        dim3((unsigned)blocks, (unsigned)(run->model->n_inputs > 0 ? run->model->n_inputs : 1)),
+        THREADS, 0, q->twin, sample, take);
     RT_CUDA_CALL(stream, cudaEventRecord(q->taken, stream->at));
 }
 

@@ -15,6 +15,7 @@ typedef struct {
     double *sums;    /* of each part: squares of p, of u */
     double *numbers; /* of each tensor: |p| / |u| */
     double beta1, beta2, eps;
+    const double *power1, *power2; /* of beta1, beta2 */
 } Lamb;
 
 /* The numbers of a part, as all elements read them. */
@@ -22,22 +23,21 @@ template <typename T> struct Numbers {
     T factor, beta1, beta2, more1, more2, first, root, eps, decay, rate;
 };
 
-template <typename T> RT_ON_DEVICE void set_numbers(Numbers<T> *n, const Lamb &l, const RtPart &q)
+template <typename T> RT_DEVICE void set_numbers(Numbers<T> *n, const Lamb &l, const RtPart &q)
 {
-    const double t = (double)(l.u.s->applied + 1);
     n->factor = (T)rt_update_factor(l.u.s);
     n->beta1 = (T)l.beta1;
     n->beta2 = (T)l.beta2;
     n->more1 = (T)(1 - l.beta1);
     n->more2 = (T)(1 - l.beta2);
-    n->first = (T)(1 / (1 - pow(l.beta1, t)));
-    n->root = (T)(1 / sqrt(1 - pow(l.beta2, t)));
+    n->first = (T)(1 / (1 - *l.power1));
+    n->root = (T)(1 / sqrt(1 - *l.power2));
     n->eps = (T)l.eps;
     n->decay = (T)q.decay;
     n->rate = 0;
 }
 
-template <typename T> RT_ON_DEVICE T direction(const Numbers<T> &n, T m, T v, T p)
+template <typename T> RT_DEVICE T direction(const Numbers<T> &n, T m, T v, T p)
 {
     return n.first * m / (rt_sqrt(v) * n.root + n.eps) + n.decay * p;
 }
@@ -129,6 +129,8 @@ void rt_update_lamb(RtRun *run, RtStep *s)
     l.sums = tables->sums;
     l.numbers = tables->numbers;
     l.beta1 = rt_hyper(t, "beta1");
+    l.power1 = rt_power_of(run, "beta1");
+    l.power2 = rt_power_of(run, "beta2");
     l.beta2 = rt_hyper(t, "beta2");
     l.eps = rt_hyper(t, "eps");
     const bool wide = run->model->real == RT_F64;

@@ -22,8 +22,9 @@ typedef struct {
     double *sums;           /* of each part: squares of what is made orthogonal */
     double momentum, ahead; /* ahead: 1 without nesterov */
     double beta1, beta2, eps, adamw_factor;
-    int first;   /* part and elements of the matrix at hand: */
-    int n_parts; /* block i has part first + i */
+    const double *power1, *power2; /* of beta1, beta2 */
+    int first;                     /* part and elements of the matrix at hand: */
+    int n_parts;                   /* block i has part first + i */
     ptrdiff_t from, n;
     double size; /* factor of the rate that its size asks for */
     void *x;
@@ -166,9 +167,9 @@ template <typename T> struct Numbers {
     T factor, beta1, beta2, more1, more2, eps, keep, rate, root;
 };
 
-template <typename T> RT_ON_DEVICE void set_numbers(Numbers<T> *n, const Muon &a, const RtPart &q)
+template <typename T> RT_DEVICE void set_numbers(Numbers<T> *n, const Muon &a, const RtPart &q)
 {
-    const double t = (double)(a.u.s->applied + 1), lr = a.u.s->lr * q.rate * a.adamw_factor;
+    const double lr = a.u.s->lr * q.rate * a.adamw_factor;
     n->factor = (T)rt_update_factor(a.u.s);
     n->beta1 = (T)a.beta1;
     n->beta2 = (T)a.beta2;
@@ -176,8 +177,8 @@ template <typename T> RT_ON_DEVICE void set_numbers(Numbers<T> *n, const Muon &a
     n->more2 = (T)(1 - a.beta2);
     n->eps = (T)a.eps;
     n->keep = (T)(1 - lr * q.decay);
-    n->rate = (T)(lr / (1 - pow(a.beta1, t)));
-    n->root = (T)(1 / sqrt(1 - pow(a.beta2, t)));
+    n->rate = (T)(lr / (1 - *a.power1));
+    n->root = (T)(1 / sqrt(1 - *a.power2));
 }
 
 /* AdamW; the parts of matrices that Muon takes have nothing to do. */
@@ -250,6 +251,8 @@ void rt_update_muon(RtRun *run, RtStep *s)
     u.momentum = rt_hyper(t, "momentum");
     u.ahead = t->nesterov ? (double)u.momentum : 1;
     u.beta1 = rt_hyper(t, "beta1");
+    u.power1 = rt_power_of(run, "beta1");
+    u.power2 = rt_power_of(run, "beta2");
     u.beta2 = rt_hyper(t, "beta2");
     u.eps = rt_hyper(t, "eps");
     u.adamw_factor = rt_hyper(t, "adamw-factor");

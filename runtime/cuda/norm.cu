@@ -1,7 +1,8 @@
 /* norm.cu -- from gradients to finite flag, norm and clip factor, all in the memory of the device.
  *
  * In: the flat gradient, still multiplied by the loss scale. Out: finite, norm, limited and factor
- * of the step's twin there; with a value to clip at, elements limited to it. The one idea: each
+ * of the step's twin there; with a value to clip at, elements limited to it; the optimizer's
+ * numbers to the power of the update's, which the blocks of an update read. The one idea: each
  * block adds up the squares of its parts in double; the last block to end adds up those sums and
  * decides. Blocks and order depend on the sizes alone, so the result has the same bits anywhere.
  */
@@ -16,21 +17,20 @@ typedef struct {
     double *sums;   /* two of each block */
     unsigned *done; /* blocks that have ended */
     RtStep *s;
-    uint64_t slots; /* bit i: slot i is part of the loss, and must be finite */
-    double clip;    /* largest norm; 0: none, or it is decided on later */
-    double value;   /* largest size of an element */
+    uint64_t slots;                      /* bit i: slot i is part of the loss, and must be finite */
+    double clip;                         /* largest norm; 0: none, or it is decided on later */
+    double value;                        /* largest size of an element */
+    double hyper[RT_MAX_HYPERS], *power; /* as in RtUpdates */
+    int n_hypers;
 } Norm;
 
 #define RT_TINY 0x1p-600 /* squares that no double holds, are those of so many times the elements */
 
 /* Squares of floats fit a double, so the sum is finite if and only if all elements are. */
-RT_ON_DEVICE void add_square(double sums[2], float g)
-{
-    sums[0] = fma((double)g, (double)g, sums[0]);
-}
+RT_DEVICE void add_square(double sums[2], float g) { sums[0] = fma((double)g, (double)g, sums[0]); }
 
 /* Squares of doubles need not: the second sum is that of elements times RT_TINY. */
-RT_ON_DEVICE void add_square(double sums[2], double g)
+RT_DEVICE void add_square(double sums[2], double g)
 {
     const double a = g + g * 0, b = g * RT_TINY + g * 0; /* NaN if g is not finite */
     sums[0] = fma(a, a, sums[0]);
@@ -38,7 +38,7 @@ RT_ON_DEVICE void add_square(double sums[2], double g)
 }
 
 /* Has every other block of the launch written its sums? Of all threads. */
-RT_ON_DEVICE bool is_last_block(unsigned *done)
+RT_DEVICE bool is_last_block(unsigned *done)
 {
     __shared__ bool last;
     if (threadIdx.x == 0) {
@@ -53,7 +53,7 @@ RT_ON_DEVICE bool is_last_block(unsigned *done)
 }
 
 /* The sums of the block to memory; behind the last block those of all, of thread 0: true there. */
-RT_ON_DEVICE bool sum_blocks(const Norm &n, double sums[2])
+RT_DEVICE bool sum_blocks(const Norm &n, double sums[2])
 {
     for (int i = 0; i < 2; i++) {
         const double sum = rt_update_sum(sums[i]);
@@ -67,9 +67,9 @@ RT_ON_DEVICE bool sum_blocks(const Norm &n, double sums[2])
     return threadIdx.x == 0;
 }
 
-RT_ON_DEVICE double scale_of(const RtStep *s) { return s->scale > 0 ? s->scale : 1; }
+RT_DEVICE double scale_of(const RtStep *s) { return s->scale > 0 ? s->scale : 1; }
 
-RT_ON_DEVICE void set_factor(RtStep *s, double clip)
+RT_DEVICE void set_factor(RtStep *s, double clip)
 {
     s->factor = s->finite && clip > 0 && s->limited > clip ? clip / s->limited : 1;
 }
@@ -99,6 +99,8 @@ template <typename T> __global__ void __launch_bounds__(RT_UPDATE_THREADS) g_nor
     n.s->norm = n.s->limited = isnan(norm) ? (double)NAN : norm;
     n.s->finite = finite;
     set_factor(n.s, n.clip);
+    for (int i = 0; i < n.n_hypers; i++)
+        n.power[i] = rt_pow(n.hyper[i], (double)(n.s->applied + 1));
 }
 
 /* The same, of elements that are limited first. */
@@ -140,6 +142,10 @@ static Norm norm_of(const RtRun *run, const RtStep *s)
     n.s = s->device;
     n.clip = train->clip;
     n.value = train->clip_value;
+    n.power = t->power;
+    n.n_hypers = train->n_hypers;
+    for (int i = 0; i < n.n_hypers; i++)
+        n.hyper[i] = train->hyper[i].value;
     for (int i = 0; i < run->model->n_slots; i++)
         if (run->model->slots[i].weight != 0)
             n.slots |= (uint64_t)1 << i;

@@ -23,9 +23,19 @@ RtUpdates rt_updates(const RtRun *run, const RtStep *s)
     u.n_parts = state->tables.n_parts;
     for (int i = 0; i < t->n_hypers; i++)
         u.hyper[i] = t->hyper[i].value;
+    u.power = state->tables.power;
     u.ema = t->ema;
     u.s = s->device;
     return u;
+}
+
+const double *rt_power_of(const RtRun *run, const char *hyper)
+{
+    const RtTrain *t = &run->state->opt->train;
+    int i = 0;
+    while (strcmp(t->hyper[i].name, hyper) != 0)
+        i++;
+    return run->state->tables.power + i;
 }
 
 void rt_update(RtRun *run, RtStep *s, void (*all)(const RtUpdates *u, RtStream *stream))
@@ -38,7 +48,7 @@ void rt_update(RtRun *run, RtStep *s, void (*all)(const RtUpdates *u, RtStream *
 /* ---- copies of flat buffers ------------------------------------------------------------------ */
 
 /* Elements from..to-1 as a part: those of this block, RT_UPDATE_PART of them. */
-RT_ON_DEVICE RtPart block_part(ptrdiff_t from, ptrdiff_t to)
+RT_DEVICE RtPart block_part(ptrdiff_t from, ptrdiff_t to)
 {
     RtPart q = {};
     const ptrdiff_t at = (from / RT_UPDATE_PART + (ptrdiff_t)blockIdx.x) * RT_UPDATE_PART;

@@ -38,13 +38,14 @@ int rt_parts_of(ptrdiff_t from, ptrdiff_t to); /* how many parts elements from..
 
 /* optim.cu: all that the kernels of an update are given. */
 RtUpdates rt_updates(const RtRun *run, const RtStep *s);
+/* Where that of RtUpdates.power is; the optimizer has such a number. */
+const double *rt_power_of(const RtRun *run, const char *hyper);
 
 /* The sum of x over the threads of a block of RT_UPDATE_THREADS, of thread 0; in a fixed tree. */
-RT_ON_DEVICE double rt_update_sum(double x)
+RT_DEVICE double rt_update_sum(double x)
 {
     __shared__ double warp[RT_UPDATE_THREADS / 32];
-    for (int n = 16; n > 0; n /= 2)
-        x += __shfl_down_sync(0xffffffffu, x, (unsigned)n);
+    x = rt_warp_sum(x);
     if (threadIdx.x % 32 == 0)
         warp[threadIdx.x / 32] = x;
     __syncthreads();
@@ -56,7 +57,7 @@ RT_ON_DEVICE double rt_update_sum(double x)
 
 /* The sum of n numbers, every `step`th, by the threads of a block; of thread 0. Other blocks of the
    launch may have written them. */
-RT_ON_DEVICE double rt_update_sum_of(const double *x, int n, int step)
+RT_DEVICE double rt_update_sum_of(const double *x, int n, int step)
 {
     double sum = 0;
     for (int i = (int)threadIdx.x; i < n; i += RT_UPDATE_THREADS)
@@ -66,8 +67,8 @@ RT_ON_DEVICE double rt_update_sum_of(const double *x, int n, int step)
 
 /* New values of parameters: to p, to the copy that products read, to the average of the weights. */
 template <typename T>
-RT_ON_DEVICE void rt_put_parameters(const RtUpdates &u, RtType copy, const RtPart &q, ptrdiff_t i,
-                                    const T (&p)[4])
+RT_DEVICE void rt_put_parameters(const RtUpdates &u, RtType copy, const RtPart &q, ptrdiff_t i,
+                                 const T (&p)[4])
 {
     rt_put(u.p, q, i, p);
     if constexpr (sizeof(T) == sizeof(float)) {
@@ -82,8 +83,7 @@ RT_ON_DEVICE void rt_put_parameters(const RtUpdates &u, RtType copy, const RtPar
 /* Elements i..i+3 of a buffer that has one for each element of a tensor: `first` is that of element
    `from` of the flat buffer. */
 template <typename T>
-RT_ON_DEVICE void rt_take_own(T (&x)[4], const T *first, ptrdiff_t from, const RtPart &q,
-                              ptrdiff_t i)
+RT_DEVICE void rt_take_own(T (&x)[4], const T *first, ptrdiff_t from, const RtPart &q, ptrdiff_t i)
 {
     const T *at = first + (i - from);
     if (rt_part_has_four(q, i) && (uintptr_t)at % 16 == 0) {
@@ -95,8 +95,7 @@ RT_ON_DEVICE void rt_take_own(T (&x)[4], const T *first, ptrdiff_t from, const R
 }
 
 template <typename T>
-RT_ON_DEVICE void rt_put_own(T *first, ptrdiff_t from, const RtPart &q, ptrdiff_t i,
-                             const T (&x)[4])
+RT_DEVICE void rt_put_own(T *first, ptrdiff_t from, const RtPart &q, ptrdiff_t i, const T (&x)[4])
 {
     T *at = first + (i - from);
     if (rt_part_has_four(q, i) && (uintptr_t)at % 16 == 0) {

@@ -125,10 +125,12 @@ void rt_profile_write(void)
                                 updates, calls / (updates - 1), all / (updates - 1), "ms", "calls",
                                 "mean us", "least us", "share");
     for (int i = 0; i < n_rows; i++) {
-        const int put = snprintf(
-            text + n, LINE, "%9.3f %6d %9.2f %9.2f %5.1f%%  %s, %s\n", row[i].total / (updates - 1),
-            row[i].calls / (updates - 1), 1000 * row[i].total / row[i].calls, 1000 * row[i].least,
-            all > 0 ? 100 * row[i].total / all : 0, row[i].kernel, row[i].where);
+        const char *kernel = row[i].kernel;
+        const int len = rt_kernel_name(&kernel);
+        const int put = snprintf(text + n, LINE, "%9.3f %6d %9.2f %9.2f %5.1f%%  %.*s, %s\n",
+                                 row[i].total / (updates - 1), row[i].calls / (updates - 1),
+                                 1000 * row[i].total / row[i].calls, 1000 * row[i].least,
+                                 all > 0 ? 100 * row[i].total / all : 0, len, kernel, row[i].where);
         n += (size_t)(put < LINE ? put : LINE - 1);
     }
     if (rt_write_atomic(path, text, strlen(text)))

@@ -9,8 +9,6 @@
 
 #include "rt.h"
 
-#define RT_DEVICE  static __device__ __forceinline__
-
 #define RT_TEXT(x) #x
 #if defined(RT_SIMULATOR)
 #define RT_UNROLL
@@ -75,7 +73,7 @@ template <int N, typename T> RT_DEVICE void rt_store(T *to, const RtVec<T, N> &v
 }
 
 /* To shared memory. */
-template <int N, typename T> RT_DEVICE void rt_keep(T *to, const RtVec<T, N> &v)
+template <int N, typename T> RT_DEVICE void rt_share(T *to, const RtVec<T, N> &v)
 {
     RT_UNROLL
     for (int i = 0; i < N; i++)

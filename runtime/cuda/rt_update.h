@@ -8,7 +8,7 @@
 #ifndef GRADCC_RT_UPDATE_H
 #define GRADCC_RT_UPDATE_H
 
-#include "rt.h"
+#include "rt_device.h"
 
 enum {
     RT_UPDATE_PART = 4096,                    /* most elements of a part */
@@ -35,49 +35,48 @@ struct RtUpdates {
     const RtPart *part;
     int n_parts;
     double hyper[RT_MAX_HYPERS]; /* numbers of the optimizer, in the order of RtTrain.hyper */
+    const double *power;         /* each of them to the power of t, the number of the update */
     double ema;                  /* decay of the average of the weights */
     const RtStep *s;
 };
 
-#define RT_ON_DEVICE static __device__ __forceinline__
-
 /* What clipping leaves, divided by the loss scale that gradients still have. */
-RT_ON_DEVICE double rt_update_factor(const RtStep *s)
+RT_DEVICE double rt_update_factor(const RtStep *s)
 {
     return s->factor / (s->scale > 0 ? s->scale : 1);
 }
 
 /* The first group of four of a thread; it may begin before q.from. */
-RT_ON_DEVICE ptrdiff_t rt_update_first(const RtPart &q)
+RT_DEVICE ptrdiff_t rt_update_first(const RtPart &q)
 {
     return (q.from & ~(ptrdiff_t)3) + 4 * (ptrdiff_t)threadIdx.x;
 }
 
-RT_ON_DEVICE bool rt_part_has(const RtPart &q, ptrdiff_t i) { return i >= q.from && i < q.to; }
+RT_DEVICE bool rt_part_has(const RtPart &q, ptrdiff_t i) { return i >= q.from && i < q.to; }
 
 /* Are elements i..i+3 all in the part? */
-RT_ON_DEVICE bool rt_part_has_four(const RtPart &q, ptrdiff_t i)
+RT_DEVICE bool rt_part_has_four(const RtPart &q, ptrdiff_t i)
 {
     return i >= q.from && i + 4 <= q.to;
 }
 
 /* Four elements at once, past the first cache: each is used once. A plain store would be taken
    apart where it is one of two branches. */
-RT_ON_DEVICE void rt_read_four(float (&x)[4], const float *from)
+RT_DEVICE void rt_read_four(float (&x)[4], const float *from)
 {
     const float4 four = __ldcg((const float4 *)from);
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
 }
-RT_ON_DEVICE void rt_read_four(double (&x)[4], const double *from)
+RT_DEVICE void rt_read_four(double (&x)[4], const double *from)
 {
     const double2 low = __ldcg((const double2 *)from), high = __ldcg((const double2 *)from + 1);
     x[0] = low.x, x[1] = low.y, x[2] = high.x, x[3] = high.y;
 }
-RT_ON_DEVICE void rt_write_four(float *to, const float (&x)[4])
+RT_DEVICE void rt_write_four(float *to, const float (&x)[4])
 {
     __stcg((float4 *)to, make_float4(x[0], x[1], x[2], x[3]));
 }
-RT_ON_DEVICE void rt_write_four(double *to, const double (&x)[4])
+RT_DEVICE void rt_write_four(double *to, const double (&x)[4])
 {
     __stcg((double2 *)to, make_double2(x[0], x[1]));
     __stcg((double2 *)to + 1, make_double2(x[2], x[3]));
@@ -85,7 +84,7 @@ RT_ON_DEVICE void rt_write_four(double *to, const double (&x)[4])
 
 /* Elements i..i+3 of a flat buffer; 0 where they are not in the part. */
 template <typename T>
-RT_ON_DEVICE void rt_take(T (&x)[4], const void *flat, const RtPart &q, ptrdiff_t i)
+RT_DEVICE void rt_take(T (&x)[4], const void *flat, const RtPart &q, ptrdiff_t i)
 {
     const T *from = (const T *)flat + i;
     if (rt_part_has_four(q, i)) {
@@ -98,7 +97,7 @@ RT_ON_DEVICE void rt_take(T (&x)[4], const void *flat, const RtPart &q, ptrdiff_
 
 /* The other way: those that are in the part. */
 template <typename T>
-RT_ON_DEVICE void rt_put(void *flat, const RtPart &q, ptrdiff_t i, const T (&x)[4])
+RT_DEVICE void rt_put(void *flat, const RtPart &q, ptrdiff_t i, const T (&x)[4])
 {
     T *to = (T *)flat + i;
     if (rt_part_has_four(q, i)) {
@@ -112,8 +111,7 @@ RT_ON_DEVICE void rt_put(void *flat, const RtPart &q, ptrdiff_t i, const T (&x)[
 
 /* The same of 16-bit buffers, which parameters without a master need not begin at a multiple of 8
    bytes. */
-RT_ON_DEVICE void rt_take_halves(uint16_t (&x)[4], const uint16_t *flat, const RtPart &q,
-                                 ptrdiff_t i)
+RT_DEVICE void rt_take_halves(uint16_t (&x)[4], const uint16_t *flat, const RtPart &q, ptrdiff_t i)
 {
     const uint16_t *from = flat + i;
     if (rt_part_has_four(q, i) && (uintptr_t)from % 8 == 0) {
@@ -126,8 +124,7 @@ RT_ON_DEVICE void rt_take_halves(uint16_t (&x)[4], const uint16_t *flat, const R
     }
 }
 
-RT_ON_DEVICE void rt_put_halves(uint16_t *flat, const RtPart &q, ptrdiff_t i,
-                                const uint16_t (&x)[4])
+RT_DEVICE void rt_put_halves(uint16_t *flat, const RtPart &q, ptrdiff_t i, const uint16_t (&x)[4])
 {
     uint16_t *to = flat + i;
     if (rt_part_has_four(q, i) && (uintptr_t)to % 8 == 0) {
@@ -140,7 +137,7 @@ RT_ON_DEVICE void rt_put_halves(uint16_t *flat, const RtPart &q, ptrdiff_t i,
 }
 
 /* The copy of new parameters that products read. */
-RT_ON_DEVICE void rt_put_bf16(void *copy, const RtPart &q, ptrdiff_t i, const float (&p)[4])
+RT_DEVICE void rt_put_bf16(void *copy, const RtPart &q, ptrdiff_t i, const float (&p)[4])
 {
     uint16_t x[4];
     for (int k = 0; k < 4; k++)
@@ -148,7 +145,7 @@ RT_ON_DEVICE void rt_put_bf16(void *copy, const RtPart &q, ptrdiff_t i, const fl
     rt_put_halves((uint16_t *)copy, q, i, x);
 }
 
-RT_ON_DEVICE void rt_put_f16(void *copy, const RtPart &q, ptrdiff_t i, const float (&p)[4])
+RT_DEVICE void rt_put_f16(void *copy, const RtPart &q, ptrdiff_t i, const float (&p)[4])
 {
     uint16_t x[4];
     for (int k = 0; k < 4; k++)
@@ -159,7 +156,7 @@ RT_ON_DEVICE void rt_put_f16(void *copy, const RtPart &q, ptrdiff_t i, const flo
 /* Parameters of which some are kept in 16 bits alone: these are widened, and rounded at random
    behind the update, by the bits of their number in the flat buffer (cpu/rounding.c has the same).
    p becomes what was written. */
-RT_ON_DEVICE void rt_take_widened(float (&p)[4], const RtUpdates &u, const RtPart &q, ptrdiff_t i)
+RT_DEVICE void rt_take_widened(float (&p)[4], const RtUpdates &u, const RtPart &q, ptrdiff_t i)
 {
     if (!q.half) {
         rt_take(p, u.p, q, i);
@@ -171,7 +168,7 @@ RT_ON_DEVICE void rt_take_widened(float (&p)[4], const RtUpdates &u, const RtPar
         p[k] = rt_of_bf16(x[k]);
 }
 
-RT_ON_DEVICE void rt_put_rounded(const RtUpdates &u, const RtPart &q, ptrdiff_t i, float (&p)[4])
+RT_DEVICE void rt_put_rounded(const RtUpdates &u, const RtPart &q, ptrdiff_t i, float (&p)[4])
 {
     if (!q.half) {
         rt_put(u.p, q, i, p);
@@ -189,20 +186,13 @@ RT_ON_DEVICE void rt_put_rounded(const RtUpdates &u, const RtPart &q, ptrdiff_t 
         p[k] = rt_of_bf16(x[k]);
 }
 
-/* What is left of 1 when the average of the weights keeps d = min(ema, (1 + t) / (10 + t)). */
-RT_ON_DEVICE double rt_average_takes(double ema, int64_t t)
-{
-    const double young = (double)(1 + t) / (double)(10 + t);
-    return 1 - (ema < young ? ema : young);
-}
-
 /* One step of the average of the weights, where one is kept: e = e + (1 - d) (p - e). */
 template <typename T>
-RT_ON_DEVICE void rt_put_average(const RtUpdates &u, const RtPart &q, ptrdiff_t i, const T (&p)[4])
+RT_DEVICE void rt_put_average(const RtUpdates &u, const RtPart &q, ptrdiff_t i, const T (&p)[4])
 {
     if (!u.average)
         return;
-    const T part = (T)rt_average_takes(u.ema, u.s->applied);
+    const T part = (T)(1 - rt_ema_decay(u.ema, u.s->applied));
     T e[4];
     rt_take(e, u.average, q, i);
     for (int k = 0; k < 4; k++)

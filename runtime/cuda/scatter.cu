@@ -381,38 +381,38 @@ static bool in_vectors(const void *out, const void *rows, const RtScatter *p, in
            && (p->n_ids <= 1 || p->row_step % n == 0);
 }
 
+/* By sums of N columns at a time where that goes, else of one. */
+template <int N, class Type>
+static void scatter(typename Type::Real *out, const int32_t *ids, const typename Type::T *rows,
+                    const RtScatter &p, RtStream *stream,
+                    void (*of_vectors)(Sums<Type> x, int windows, RtStream *stream),
+                    void (*of_single)(Sums<Type> x, int windows, RtStream *stream))
+{
+    const Plan w = plan_of(p);
+    const Sums<Type> x = sorted<Type>(out, ids, rows, p, &w, stream);
+    (in_vectors(out, rows, &p, N) ? of_vectors : of_single)(x, w.windows, stream);
+}
+
 void rt_scatter_f32(float *out, const int32_t *ids, const float *rows, RtScatter p,
                     RtStream *stream)
 {
-    const Plan w = plan_of(p);
-    const Sums<OfF32> x = sorted<OfF32>(out, ids, rows, p, &w, stream);
-    in_vectors(out, rows, &p, 4) ? sums_f32_4(x, w.windows, stream)
-                                 : sums_f32_1(x, w.windows, stream);
+    scatter<4, OfF32>(out, ids, rows, p, stream, sums_f32_4, sums_f32_1);
 }
 
 void rt_scatter_f64(double *out, const int32_t *ids, const double *rows, RtScatter p,
                     RtStream *stream)
 {
-    const Plan w = plan_of(p);
-    const Sums<OfF64> x = sorted<OfF64>(out, ids, rows, p, &w, stream);
-    in_vectors(out, rows, &p, 2) ? sums_f64_2(x, w.windows, stream)
-                                 : sums_f64_1(x, w.windows, stream);
+    scatter<2, OfF64>(out, ids, rows, p, stream, sums_f64_2, sums_f64_1);
 }
 
 void rt_scatter_bf16_f32(float *out, const int32_t *ids, const rt_bf16 *rows, RtScatter p,
                          RtStream *stream)
 {
-    const Plan w = plan_of(p);
-    const Sums<OfBf16> x = sorted<OfBf16>(out, ids, rows, p, &w, stream);
-    in_vectors(out, rows, &p, 8) ? sums_bf16_8(x, w.windows, stream)
-                                 : sums_bf16_1(x, w.windows, stream);
+    scatter<8, OfBf16>(out, ids, rows, p, stream, sums_bf16_8, sums_bf16_1);
 }
 
 void rt_scatter_f16_f32(float *out, const int32_t *ids, const rt_f16 *rows, RtScatter p,
                         RtStream *stream)
 {
-    const Plan w = plan_of(p);
-    const Sums<OfF16> x = sorted<OfF16>(out, ids, rows, p, &w, stream);
-    in_vectors(out, rows, &p, 8) ? sums_f16_8(x, w.windows, stream)
-                                 : sums_f16_1(x, w.windows, stream);
+    scatter<8, OfF16>(out, ids, rows, p, stream, sums_f16_8, sums_f16_1);
 }

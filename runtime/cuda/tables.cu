@@ -223,6 +223,7 @@ static size_t lay_out(const Source *s, RtOptimTables *t)
     t->columns = (RtTile *)take(t->at, &at, t->n_columns, sizeof *t->columns);
     t->sums = (double *)take(t->at, &at, 2 * (ptrdiff_t)sums, sizeof *t->sums);
     t->numbers = (double *)take(t->at, &at, 2 * (ptrdiff_t)t->n_tensors, sizeof *t->numbers);
+    t->power = (double *)take(t->at, &at, s->t->n_hypers, sizeof *t->power);
     t->means = (double *)take(t->at, &at, t->n_matrices ? matrices : 0, sizeof *t->means);
     t->column_sums = (double *)take(t->at, &at, column_sums, sizeof *t->column_sums);
     return at;

@@ -147,7 +147,7 @@ real() {
     else echo "not ok cudasim/real/$1: $(grep -m1 -E 'error|undefined' "$work/$1-real.err")"; fi
 }
 # Names of the functions in both headers of machine instructions.
-functions() { grep -ohE '^(RT_PTX|template) .*\brt_[a-z0-9_]+\(' "$1" | sed 's/.*\b\(rt_.*\)(/\1/' | sort; }
+functions() { grep -ohE '^(RT_DEVICE|template) .*\brt_[a-z0-9_]+\(' "$1" | sed 's/.*\b\(rt_.*\)(/\1/' | sort; }
 if [ "$(functions include/rt_ptx.h)" = "$(functions ../../runtime/cuda/ptx/rt_ptx.h)" ]; then
     echo "ok cudasim/real/rt_ptx.h"
 else

@@ -12,7 +12,8 @@ static Dims halves_dims(const ptrdiff_t *dims)
  *     p = (1 - lr * decay) * p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
  *
  * factor is 1; decay is .weight_decay for parameters marked .decay, else 0; t counts the updates
- * from 1; what is the same for all elements is computed in double.
+ * from 1; u.power[k] is u.hyper[k]^t, computed once; what is the same for all elements is computed
+ * in double.
  * grid u->n_parts, block RT_UPDATE_THREADS: a block per part, at most RT_UPDATE_PART elements with
  * the same numbers, which its thread 0 computes; a thread has 4 elements of every
  * RT_UPDATE_STRIDE */
@@ -25,15 +26,15 @@ static __global__ void __launch_bounds__(RT_UPDATE_THREADS) g_halves_update(cons
         float beta1_, c1, beta2_, c2, c3, c4, c5, eps_, factor;
     } now;
     if (threadIdx.x == 0) {
-        const double lr = u.s->lr * q.rate, decay = q.decay, t = (double)(u.s->applied + 1);
-        const double beta1 = u.hyper[0], beta2 = u.hyper[1], eps = u.hyper[2];
+        const double lr = u.s->lr * q.rate, decay = q.decay, beta1 = u.hyper[0], beta2 = u.hyper[1];
+        const double eps = u.hyper[2];
         now.beta1_ = (float)beta1;
         now.c1 = (float)(1 - beta1);
         now.beta2_ = (float)beta2;
         now.c2 = (float)(1 - beta2);
         now.c3 = (float)(1 - lr * decay);
-        now.c4 = (float)(lr / (1 - rt_pow(beta1, t)));
-        now.c5 = (float)(1 / rt_sqrt(1 - rt_pow(beta2, t)));
+        now.c4 = (float)(lr / (1 - u.power[0]));
+        now.c5 = (float)(1 / rt_sqrt(1 - u.power[1]));
         now.eps_ = (float)eps;
         now.factor = (float)rt_update_factor(u.s);
     }

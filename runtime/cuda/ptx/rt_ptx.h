@@ -7,16 +7,14 @@
 #ifndef GRADCC_RT_PTX_H
 #define GRADCC_RT_PTX_H
 
-#include <stdint.h>
-
-#define RT_PTX static __device__ __forceinline__
+#include "half.h"
 
 /* c[16][8] += a[16][16] @ b[16][8], 16 bits times 16 bits into fp32. Lane 4 g + i holds of
    a: rows g, g+8 of columns 2i, 2i+1 in a[0], a[1], and of columns 2i+8, 2i+9 in a[2], a[3];
    b: rows 2i, 2i+1 of column g in b[0], rows 2i+8, 2i+9 in b[1];
    c: columns 2i, 2i+1 of row g in c[0], c[1], of row g+8 in c[2], c[3].
    Of two 16-bit values in 32 bits the first lies in the low half. */
-RT_PTX void rt_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+RT_DEVICE void rt_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -24,7 +22,7 @@ RT_PTX void rt_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-RT_PTX void rt_mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+RT_DEVICE void rt_mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -35,7 +33,7 @@ RT_PTX void rt_mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
 /* Four 8x8 matrices of 16-bit values in shared memory: lane 8 m + r names row r of matrix m, 16
    bytes at a multiple of 16. Lane 4 g + i gets columns 2i, 2i+1 of row g of matrix m in to[m];
    _trans: rows 2i, 2i+1 of column g. */
-RT_PTX void rt_ldmatrix_x4(uint32_t to[4], const void *row)
+RT_DEVICE void rt_ldmatrix_x4(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -43,7 +41,7 @@ RT_PTX void rt_ldmatrix_x4(uint32_t to[4], const void *row)
                  : "memory");
 }
 
-RT_PTX void rt_ldmatrix_x4_trans(uint32_t to[4], const void *row)
+RT_DEVICE void rt_ldmatrix_x4_trans(uint32_t to[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -54,7 +52,7 @@ RT_PTX void rt_ldmatrix_x4_trans(uint32_t to[4], const void *row)
 /* 16 bytes from global to shared memory, both at multiples of 16; live false: zeros, and nothing is
    read. They are there once the thread has waited for their group; for the others, behind a
    barrier after that. */
-RT_PTX void rt_cp_async_16(void *shared, const void *global, bool live)
+RT_DEVICE void rt_cp_async_16(void *shared, const void *global, bool live)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
@@ -63,23 +61,23 @@ RT_PTX void rt_cp_async_16(void *shared, const void *global, bool live)
 }
 
 /* Closes a group: the copies that this thread began since the last one. */
-RT_PTX void rt_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+RT_DEVICE void rt_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /* Waits until at most `left` of this thread's newest groups are under way. */
-template <int left> RT_PTX void rt_cp_async_wait(void)
+template <int left> RT_DEVICE void rt_cp_async_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
 /* Two floats to the nearest 16-bit values, ties to even: first | second << 16. */
-RT_PTX uint32_t rt_pack_bf16(float first, float second)
+RT_DEVICE uint32_t rt_pack_bf16(float first, float second)
 {
     uint32_t both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
     return both;
 }
 
-RT_PTX uint32_t rt_pack_f16(float first, float second)
+RT_DEVICE uint32_t rt_pack_f16(float first, float second)
 {
     uint32_t both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
@@ -87,7 +85,7 @@ RT_PTX uint32_t rt_pack_f16(float first, float second)
 }
 
 /* 2^x, with a relative error below 2^-22; results below 2^-126 are 0. */
-RT_PTX float rt_exp2_fast(float x)
+RT_DEVICE float rt_exp2_fast(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -14,8 +14,6 @@
 
 #include "half.h"
 
-#define RT_PTX        static __device__ __forceinline__
-
 /* Where a function was called, for messages. */
 #define CUDASIM_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -35,35 +33,35 @@ bool cudasim_copy_next(int left, CudasimCopy *copy); /* one to arrive; false: th
 void cudasim_copy_arrive(const CudasimCopy *copy);
 
 /* Checks stand in this header, so that a report names the line of the kernel. */
-RT_PTX void cudasim_check_row(const void *row, const char *file, int line)
+RT_DEVICE void cudasim_check_row(const void *row, const char *file, int line)
 {
     cudasim_need_shared("ldmatrix", row, file, line);
     cudasim_check_read(row, 16, true);
 }
 
-RT_PTX void rt_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, CUDASIM_PLACE)
+RT_DEVICE void rt_mma_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, CUDASIM_PLACE)
 {
     cudasim_mma(true, c, a, b0, b1, file, line);
 }
 
-RT_PTX void rt_mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, CUDASIM_PLACE)
+RT_DEVICE void rt_mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, CUDASIM_PLACE)
 {
     cudasim_mma(false, c, a, b0, b1, file, line);
 }
 
-RT_PTX void rt_ldmatrix_x4(uint32_t to[4], const void *row, CUDASIM_PLACE)
+RT_DEVICE void rt_ldmatrix_x4(uint32_t to[4], const void *row, CUDASIM_PLACE)
 {
     cudasim_check_row(row, file, line);
     cudasim_ldmatrix_x4(false, to, row, file, line);
 }
 
-RT_PTX void rt_ldmatrix_x4_trans(uint32_t to[4], const void *row, CUDASIM_PLACE)
+RT_DEVICE void rt_ldmatrix_x4_trans(uint32_t to[4], const void *row, CUDASIM_PLACE)
 {
     cudasim_check_row(row, file, line);
     cudasim_ldmatrix_x4(true, to, row, file, line);
 }
 
-RT_PTX void rt_cp_async_16(void *shared, const void *global, bool live, CUDASIM_PLACE)
+RT_DEVICE void rt_cp_async_16(void *shared, const void *global, bool live, CUDASIM_PLACE)
 {
     const CudasimCopy copy = { shared, global, live };
     cudasim_need_shared("cp.async", shared, file, line);
@@ -73,9 +71,9 @@ RT_PTX void rt_cp_async_16(void *shared, const void *global, bool live, CUDASIM_
     cudasim_copy_begin(&copy);
 }
 
-RT_PTX void rt_cp_async_commit(void) { cudasim_copy_commit(); }
+RT_DEVICE void rt_cp_async_commit(void) { cudasim_copy_commit(); }
 
-template <int left> RT_PTX void rt_cp_async_wait(void)
+template <int left> RT_DEVICE void rt_cp_async_wait(void)
 {
     static_assert(left >= 0);
     CudasimCopy copy;
@@ -85,14 +83,14 @@ template <int left> RT_PTX void rt_cp_async_wait(void)
     }
 }
 
-RT_PTX uint32_t rt_pack_bf16(float first, float second)
+RT_DEVICE uint32_t rt_pack_bf16(float first, float second)
 {
     const uint32_t low = isnan(first) ? 0x7fffu : rt_to_bf16(first);
     const uint32_t high = isnan(second) ? 0x7fffu : rt_to_bf16(second);
     return low | high << 16;
 }
 
-RT_PTX uint32_t rt_pack_f16(float first, float second)
+RT_DEVICE uint32_t rt_pack_f16(float first, float second)
 {
     const uint32_t low = isnan(first) ? 0x7fffu : rt_to_f16(first);
     const uint32_t high = isnan(second) ? 0x7fffu : rt_to_f16(second);
@@ -100,7 +98,7 @@ RT_PTX uint32_t rt_pack_f16(float first, float second)
 }
 
 /* Denormal numbers are 0, as operand and as result. */
-RT_PTX float rt_exp2_fast(float x)
+RT_DEVICE float rt_exp2_fast(float x)
 {
     const float y = exp2f(fabsf(x) < 0x1p-126f ? 0.0f : x);
     return y < 0x1p-126f ? 0.0f : y;
