@@ -98,8 +98,8 @@ static void draw_all(Tensor *x, double size)
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 /* How heads lie. PACKED: q, k, v are parts of [B][T][3][H][D]; TOKENS: [B][T][H][D]; HEADS:
-   [B][H][T][D]; APART: the same with 3 values between rows, from an odd place on; ALIKE: TOKENS, with
-   one head of k and v in the place of all. */
+   [B][H][T][D]; APART: the same with 3 values between rows, from an odd place on; ALIKE: TOKENS,
+   with one head of k and v in the place of all. */
 typedef enum { PACKED, TOKENS, HEADS, APART, ALIKE } Layout;
 
 typedef struct {

@@ -22,7 +22,7 @@ static double timer_ms(void) /* of one of TIMES */
     rt_cuda_check(NULL, "cudaEventRecord", cudaEventRecord(end, stream.at));
     rt_cuda_check(NULL, "cudaEventSynchronize", cudaEventSynchronize(end));
     rt_cuda_check(NULL, "cudaEventElapsedTime", cudaEventElapsedTime(&ms, begin, end));
-    return (double)ms / TIMES;
+    return (double)ms / (int)TIMES;
 }
 
 static void *zeros(size_t bytes)

@@ -1,9 +1,9 @@
 /* two_runs.cc -- a CUDA program as a library: two runs of one model in a process, in turn; then two
  * of which the second one needs more room to work in, when the first has recorded its graphs.
  *
- * In: options of the program. Out: "ok", or what differs. All that do the same updates have the same
- * bytes as parameters; when all are freed, nothing of the GPU's memory is left. GPUs are numbered as
- * nvidia-smi numbers them.
+ * In: options of the program. Out: "ok", or what differs. All that do the same updates have the
+ * same bytes as parameters; when all are freed, nothing of the GPU's memory is left. GPUs are
+ * numbered as nvidia-smi numbers them.
  */
 #include "cuda/device.h"
 #include "run.h"

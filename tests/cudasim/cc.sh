@@ -3,8 +3,9 @@
 # -c -o FILE.o FILE.cu compiles only. Honours BUILD (objects of the simulator lie in $BUILD/cudasim,
 # made once, under a lock), CXX, CC. .cu files are checked (see sim.h), other files are plain.
 # --runtime: links runtime/cuda too, made for the simulator, and the C that `make` built of the
-# runtime.
+# runtime: so make comes first. --help: this text.
 set -eu
+if [ "${1:-}" = --help ]; then sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 0; fi
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 BUILD=${BUILD:-$root/build}

@@ -1,8 +1,9 @@
 /* race.cc -- what is rare in an access: the reports, and orders that atomics and fences make.
  *
  * A block releases what it stored: stores, __threadfence, then an atomic on a counter. Another
- * block acquires it by a later atomic on the same counter, then __threadfence. The one idea: both are kept per launch,
- * and are asked only when a word was last written by another block of the launch.
+ * block acquires it by a later atomic on the same counter, then __threadfence. The one idea: both
+ * are kept per launch, and are asked only when a word was last written by another block of the
+ * launch.
  */
 #include <string.h>
 #include <algorithm>

@@ -13,6 +13,9 @@ if ! command -v "${CXX:-g++}" > /dev/null; then
     exit 0
 fi
 
+if ./cc.sh --help | grep -q '^--runtime: links runtime/cuda too'; then echo "ok cudasim/help"
+else echo "not ok cudasim/help: $(./cc.sh --help | head -n 1)"; fi
+
 # build NAME: test_NAME.cu as a program
 build() {
     if ! ./cc.sh -o "$work/$1" "test_$1.cu" 2> "$work/$1.err"; then

@@ -1,11 +1,11 @@
 /* traffic.cc -- CUDASIM_TRAFFIC=file: what each kernel moves, as a table, when the program ends.
  *
  * In: every access. Out, by kernel and per launch: the bytes that threads load and store; blocks,
- * each byte read once by a block; least, each byte read once by the launch, and in both each written
- * once; how much is used of the sectors, 32 bytes each, that warps ask for; conflicts of banks in
- * shared memory; the place with the worst of each. The ratio is that of blocks to least: what the
- * caches of a block do not spare. The one idea: the nth time that the lanes of a warp pass one
- * instruction is one request.
+ * each byte read once by a block; least, each byte read once by the launch, and in both each
+ * written once; how much is used of the sectors, 32 bytes each, that warps ask for; conflicts of
+ * banks in shared memory; the place with the worst of each. The ratio is that of blocks to least:
+ * what the caches of a block do not spare. The one idea: the nth time that the lanes of a warp pass
+ * one instruction is one request.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -415,7 +415,7 @@ static int64_t scores(Machine *m, const Step *s, int arg_q, int arg_k, const int
     return seen;
 }
 
-/* The weights are exp(x - top) / sum, not exp(x - lse): of large scores lse keeps too few digits. */
+/* The weights are exp(x - top) / sum, not exp(x - lse): lse of large scores has too few digits. */
 static void run_attention(Machine *m, const Step *s)
 {
     const Attention *p = &s->kernel->attention;

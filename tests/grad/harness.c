@@ -1,11 +1,11 @@
 /* harness.c -- checks the gradients of an emitted program, in a process of its own.
  *
  * The emitted file is compiled with RT_LIBRARY and with the step's runtime functions renamed to the
- * h_* functions below, so that the harness decides parameters, inputs and micro-steps, and reads the
- * gradient buffer afterwards.
+ * h_* functions below, so that the harness decides parameters, inputs and micro-steps, and reads
+ * the gradient buffer afterwards.
  *
  *   harness differences DIMS...         fp64: random directions against central differences
- *   harness split DIMS...               fp64: 1 x 12, 2 x 6, 3 x 4 micro-steps, ragged ignored labels
+ *   harness split DIMS...               fp64: 1 x 12, 2 x 6, 3 x 4 micro-steps, some labels ignored
  *   harness fixture FILE DIMS...        loss and every gradient against stored ones
  *
  * DIMS are NAME=value for the run-time dims that the train block does not set; the batch is 12.

@@ -51,8 +51,8 @@ static float uniform(void)
     return (float)(state >> 8) * 0x1p-24f;
 }
 
-/* Element i of rows of SPECIAL elements that hold what is not finite, one row each of: nothing, -inf
-   but for a few, -inf all over, one inf, one NaN, -inf behind larger and larger numbers. */
+/* Element i of rows of SPECIAL elements that hold what is not finite, one row each of: nothing,
+   -inf but for a few, -inf all over, one inf, one NaN, -inf behind larger and larger numbers. */
 static float special(int i, float v)
 {
 #if defined(SPECIAL)

@@ -1,7 +1,8 @@
 /* passes.c -- runs passes over the graphs of an IR file and prints what comes out.
  *
- * Usage: passes FILE PASS...    passes: simplify fast bf16 f16 masters grad settle keep expand expand_all
- *        chunk (4 rows at a time; a graph that has no head to be done in parts stays as it is)
+ * Usage: passes FILE PASS...    passes: simplify fast bf16 f16 masters grad settle keep expand
+ *        expand_all chunk (4 rows at a time; a graph that has no head to be done in parts stays as
+ *        it is)
  *        passes --check-rules
  * Messages go to stderr; the exit code is 1 after an error.
  */

@@ -22,7 +22,7 @@ static Real p[RULE_ELEMS], d_p[RULE_ELEMS], state[RT_MAX_STATES][RULE_ELEMS];
 static uint16_t copy[RULE_ELEMS];
 #endif
 
-/* ---- updates ---------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 static void update(int step)
 {

@@ -1,8 +1,8 @@
 /* harness.c -- runs the functions of an emitted file and compares them with the oracle.
  *
- * Compiled with -DEMITTED="file.c" -DMODEL=name -DREAL=double -DTOLERANCE=1e-11; of the CUDA target as
- * C++, with -DEMITTED="file.cu". The step of the emitted file runs as it is, over micro-steps; the
- * runtime's part of it is written here: it makes the inputs and stops before the update. Usage:
+ * Compiled with -DEMITTED="file.c" -DMODEL=name -DREAL=double -DTOLERANCE=1e-11; of the CUDA target
+ * as C++, with -DEMITTED="file.cu". The step of the emitted file runs as it is, over micro-steps;
+ * the runtime's part of it is written here: it makes the inputs and stops before the update. Usage:
  * harness ORACLE.txt [NAME=VALUE ...]
  */
 #define RT_LIBRARY

@@ -10,8 +10,8 @@ static uint32_t draw(uint32_t n)
 }
 static double draw_real(void) { return (double)(float)((double)draw(1 << 16) / 65536 - 0.5); }
 
-/* Packed rows as a model has them: [B, T, q | k | v and a gap], or q apart where T is not S. H heads
-   of q, H/group of k and v. */
+/* Packed rows as a model has them: [B, T, q | k | v and a gap], or q apart where T is not S. H
+   heads of q, H/group of k and v. */
 typedef struct {
     RtAttention a;
     ptrdiff_t kv_row, q_row, y_row, at_k, at_v;
@@ -258,7 +258,7 @@ static void large_scores(void **unused)
     assert_true(y[0] == 2 && lse[0] == 1e6f);
 }
 
-/* ---- 16 bit: the bits of the fp32 functions on the same values, rounded ----------------------- */
+/* ---- 16 bit: the bits of the fp32 functions on the same values, rounded ---------------------- */
 
 typedef struct {
     float (*of)(uint16_t);

@@ -381,7 +381,8 @@ static void all_differences_at_once(void **unused)
     save_at("run", 10, 5);
     const Ended ended = run_child(load_other, NULL);
     const char *const parts[] = {
-        "run/step-00000010: the checkpoint is of another model: of a (a.model) with other parameters",
+        "run/step-00000010: the checkpoint is of another model: of a (a.model) with other "
+        "parameters",
         "the model has, the checkpoint has not (3):",
         "new F32[]",
         "m.new F32[]",

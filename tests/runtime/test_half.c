@@ -1,4 +1,4 @@
-/* test_half.c -- all 16-bit values there and back, and floats against rounding by the definition. */
+/* test_half.c -- all 16-bit values there and back, and floats against rounding by definition. */
 #include <float.h>
 
 #include "cm.h"

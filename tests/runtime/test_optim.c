@@ -291,7 +291,7 @@ static void norm_beyond_the_range_of_squares(void **unused)
     assert_true(s.finite && fabs(s.norm - (double)3e38f) < 1e30);
 }
 
-/* Elements first, then the norm of what is left; with a loss scale, limits of unscaled gradients. */
+/* Elements first, then the norm of what is left; with a loss scale, limits of those unscaled. */
 static void clip_by_value(void **unused)
 {
     RT_UNUSED(unused);
@@ -449,7 +449,7 @@ static void back_to_wide(void)
     model.n_halves = 0;
 }
 
-/* Every element is a neighbour of what the update in fp32 gives; those that have a master are it. */
+/* Every element is a neighbour of what the update in fp32 gives; those with a master are it. */
 static void halves_are_neighbours(void **unused)
 {
     RT_UNUSED(unused);

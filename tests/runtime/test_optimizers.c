@@ -151,7 +151,7 @@ static void as_pytorch(void **unused)
 {
     RT_UNUSED(unused);
     static const int steps[] = { 0, 1, 10, 100 };
-    /* Newton-Schulz raises what is small in a matrix, and rounding with it, to the size of the rest */
+    /* Newton-Schulz raises what is small in a matrix, and rounding too, to the size of the rest */
     for (size_t k = 0; k < sizeof optimizer_cases / sizeof *optimizer_cases; k++)
         for (RtType real = RT_F32; real <= RT_F64; real++) {
             const OptimizerCase *c = &optimizer_cases[k];

@@ -1,4 +1,4 @@
-/* test_scale.c -- the loss scale against GradScaler's rules, and the counters of skipped updates. */
+/* test_scale.c -- the loss scale against GradScaler's rules, and counters of skipped updates. */
 #include "cm.h"
 #include "run.h"
 

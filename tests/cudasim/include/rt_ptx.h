@@ -1,8 +1,8 @@
 /* rt_ptx.h -- the machine instructions of runtime/cuda/ptx/rt_ptx.h, as the simulator does them.
  *
  * The same functions with the same layout of fragments (PTX ISA, "Matrix Fragments for
- * mma.m16n8k16" and "ldmatrix"); the work is in ptx.cc. Products and loads are operations of a whole warp; a copy
- * arrives when its thread waits for it, and not before.
+ * mma.m16n8k16" and "ldmatrix"); the work is in ptx.cc. Products and loads are operations of a
+ * whole warp; a copy arrives when its thread waits for it, and not before.
  */
 #ifndef GRADCC_RT_PTX_H
 #define GRADCC_RT_PTX_H
