@@ -195,6 +195,8 @@ typedef struct {      /* one row stands for all repetitions of a stack */
     ptrdiff_t at;                 /* first element in the flat buffer */
     int n_stacks;                 /* element (i, j) of nested stacks starts at */
     RtStack stack[RT_MAX_STACKS]; /* at + i*stack[0].stride + j*stack[1].stride */
+    int ready;                    /* its gradient is complete behind this step; 0: it has none */
+    bool each;                    /* behind that of each repetition of its outermost stack */
     RtInit init;
     const char *fit;   /* "mean" or "std" of input fit_input, or NULL */
     int fit_input;     /* row of the inputs */
@@ -306,7 +308,8 @@ typedef struct {                      /* a step of training, for --replay */
 
 typedef struct RtRun RtRun;
 typedef struct RtStep RtStep;
-typedef struct RtCheck RtCheck; /* core/check.c */
+typedef struct RtCheck RtCheck;     /* core/check.c */
+typedef struct RtBuckets RtBuckets; /* comm/buckets.c */
 typedef struct RtRooms RtRooms;
 typedef struct RtStream RtStream; /* work of a GPU, cuda/rt_cuda.h */
 
@@ -386,6 +389,7 @@ struct RtStep {
     double lr;                  /* of this update */
     int64_t applied;            /* updates applied before this one */
     double scale;               /* of loss and gradients, for fp16; 0 reads as 1, none */
+    RtBuckets *buckets;         /* NULL, or what sums gradients over ranks: the last micro-step */
     RtCheck *check;             /* NULL, or what looks at each value (--replay, --trace) */
     RtStep *device;             /* its twin in the memory of a GPU, which kernels read and write;
                                    there add, check and this are not used. NULL on a CPU */
@@ -555,6 +559,15 @@ int rt_main(const RtModel *model, int argc, char **argv);
         if ((s)->check)                                                                            \
             rt_check_repetition((s)->check, depth, i);                                             \
     while (0)
+
+/* comm/buckets.c: gradients of RtParam.ready == step are complete, in a loop (i >= 0) those of
+   repetition i: their sum over ranks may begin. */
+#define RT_READY(s, step, i)                                                                       \
+    do                                                                                             \
+        if ((s)->buckets)                                                                          \
+            rt_ready((s)->buckets, step, i);                                                       \
+    while (0)
+void rt_ready(RtBuckets *buckets, int step, ptrdiff_t i);
 
 typedef struct {
     struct {

@@ -339,6 +339,7 @@ struct RtOptions {
     const char *rendezvous, *comm;        /* HOST:PORT of rank 0, or NULL; the back end, or auto */
     const char *interface;                /* of the network, or NULL */
     double rendezvous_timeout, comm_timeout; /* seconds */
+    double bucket;                           /* MiB of gradients that are summed at a time */
     double started;                          /* rt_now when the program began */
     bool comm_check;                         /* check the exchanges of ranks, and stop */
     bool help, version;                      /* print it and stop */
@@ -446,6 +447,7 @@ struct RtState {
     int64_t step, applied, skipped;   /* updates done; counters of the run */
     int64_t samples;                  /* of the run, drawn so far */
     int64_t empty;                    /* updates in which a loss had no valid element */
+    RtBuckets *buckets;               /* what sums gradients over ranks; NULL in a job of one */
     int signal;      /* that some rank was sent by the end of an update; 0 = none */
     double best_val; /* least loss of a validation; NAN = none yet */
     double scale;    /* of the loss; 0 = none */
@@ -459,9 +461,6 @@ enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 size_t rt_row_bytes(const RtModel *m, const ptrdiff_t *dims, int input); /* of a sample */
 ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use);   /* the most at a time */
 void rt_run_set_batch(RtRun *run, ptrdiff_t n); /* samples of the batch to come */
-/* Of an update, the samples of this rank, which begin at rank times as many; of a micro-step. */
-ptrdiff_t rt_rank_batch(const RtTrain *t);
-ptrdiff_t rt_micro_batch(const RtTrain *t);
 /* Bytes of everything a run allocates at these settings. data: as open by now, or NULL. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use);
 /* Buffers for `use`, parameters not set. */

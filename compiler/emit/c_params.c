@@ -263,6 +263,10 @@ static void write_row(Emitter *e, DimScope *s, int i)
     vec_push(a, &f, arena_printf(a, ".at = %s", c_param_start(e, i)));
     if (n_stacks > 0)
         vec_push(a, &f, arena_printf(a, ".n_stacks = %d, .stack = { %s }", n_stacks, stacks));
+    const Ready ready = c_ready(e, i);
+    if (ready.step > 0)
+        vec_push(a, &f,
+                 arena_printf(a, ".ready = %d%s", ready.step, ready.each ? ", .each = true" : ""));
     vec_push(
         a, &f,
         arena_printf(a, ".init = { %s, %s }", init_name[p->init], emit_number(e, p->init_value)));

@@ -397,6 +397,7 @@ static const LoopFunction *loop_function(Function *f, const Step *s, const char 
     memcpy(in.loop, f->loop, sizeof in.loop);
     memcpy(in.var, f->var, sizeof in.var);
     in.loop[f->depth] = s->loop;
+    in.step = f->depth ? f->step : s;
     in.var[f->depth] = var;
     const char *carried = names_carried(f, s);
     const char *what = s->loop->part
@@ -513,7 +514,11 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
             vec_push(a, &f->rows, step_row(f, steps, i));
         if (s->kernel && f->r == e->kp->train)
             check_step(f, s);
+        if (f->depth == 0)
+            ready_mark(f, s, false);
     }
+    if (f->depth == 1)
+        ready_mark(f, f->step, true);
     for (int i = 0; i < dims_count(e->p->dims); i++)
         f->head->n = f->head->n || f->dims.used[i];
     const bool plan = f->depth == 0 && f->head->arena;

@@ -182,11 +182,16 @@ const Dim *c_param_at(Emitter *e, int index); /* first element of a parameter, o
                                                  repetition (c_params.c) */
 const char *c_part_function(Emitter *e, const Symbol *s); /* gives the sizes of one part */
 const char *c_training_dims(Emitter *e);                  /* "B = 32, T = 128" */
-void c_parameters(Emitter *e);                            /* c_params.c: section 2 */
-void c_memory(Emitter *e);                                /* c_memory.c: section 3 */
-void c_slots(Emitter *e);                                 /* c_step.c: places of the means */
-void c_fixed_sizes(Emitter *e);                           /* c_head.c: they may not be edited */
-void c_forward(Emitter *e);                               /* sections 5 and 6 */
+typedef struct {
+    int step;  /* of the backward pass, behind which a gradient is complete; 0: there is none */
+    bool each; /* behind that of each repetition of the outermost stack, not of all */
+} Ready;
+Ready c_ready(Emitter *e, int param); /* c_ready.c */
+void c_parameters(Emitter *e);        /* c_params.c: section 2 */
+void c_memory(Emitter *e);            /* c_memory.c: section 3 */
+void c_slots(Emitter *e);             /* c_step.c: places of the means */
+void c_fixed_sizes(Emitter *e);       /* c_head.c: they may not be edited */
+void c_forward(Emitter *e);           /* sections 5 and 6 */
 void c_backward(Emitter *e);
 void c_step(Emitter *e);                  /* c_update.c: section 7 */
 void c_rule(Emitter *e);                  /* c_rule.c: the function of an update of elements */

@@ -19,6 +19,7 @@ struct Function {
     const char *part;            /* "forward", "backward", "evaluate", ... */
     int depth;                   /* enclosing loops */
     const Loop *loop[DEPTH_MAX]; /* these */
+    const Step *step;            /* of the outermost */
     const char *var[DEPTH_MAX];  /* their variables */
     FunctionHead *head;          /* what it needs */
     Names *names;                /* of the function */
@@ -40,6 +41,9 @@ const char *operand_text(Function *f, const Operand *o); /* as an argument of a 
 /* c_check.c: a line for each value that the step writes; which repetition it is. */
 void check_step(Function *f, const Step *s);
 void check_repetition(Function *f);
+/* c_ready.c: a line behind the step, or behind each repetition of that loop, if a gradient is
+   complete there. */
+void ready_mark(Function *f, const Step *s, bool each);
 /* c_params.c: the first element of a parameter in the flat buffer. */
 const char *c_param_start(Emitter *e, int index);
 

@@ -56,10 +56,11 @@ static char *own_lines(const RtRun *run, const char *checkpoint)
     char *settings = rt_config_text(run->model, state->opt);
     char *lines = rt_printf(
         "program: %016llx\ndata: %016llx\nproducts: %s\ncheckpoint: %s, step %lld\n"
-        "parameters: %016llx\n%s",
+        "parameters: %016llx\nsums: %016llx\n%s",
         (unsigned long long)hash_of_program(), (unsigned long long)rt_data_hash(state->data),
         rt_products_name(rt_products_now()), checkpoint ? checkpoint : "none",
-        (long long)state->step, (unsigned long long)hash_of_parameters(run), settings);
+        (long long)state->step, (unsigned long long)hash_of_parameters(run),
+        (unsigned long long)rt_buckets_hash(state->buckets), settings);
     rt_free(settings);
     return lines;
 }

@@ -5,7 +5,10 @@
  *     net.c       sockets with deadlines
  *     store.c     where ranks meet: names and values, served by rank 0; who is alive
  *     watch.c     a thread that says so once a second, and ends the process where a rank is lost
- *     comm.c      sums over ranks, one behind the other, in a thread of their own
+ *     comm.c      a job is opened and closed
+ *     exchange.c  sums and more, one behind the other, in a thread of their own
+ *     buckets.c   gradients, summed while the backward pass goes on
+ *     agree.c     do all ranks train the same thing?
  *     wire/       what moves the bytes: back ends, each loaded when it is needed
  *
  * Errors: one message and the end of the program on every rank; exit code RT_EXIT_USAGE where flags
@@ -76,6 +79,15 @@ void rt_store_stalled(int64_t at, const char *text);
 int rt_rank(void);        /* of this process; 0 before rt_comm_open, and in a job of one */
 int rt_ranks(void);       /* of the job; 1 likewise */
 int rt_local_ranks(void); /* of them on this host; 1 where that is not known */
+/* Of an update, the samples of this rank, which begin at rank times as many; of a micro-step. */
+static inline ptrdiff_t rt_rank_batch(const RtTrain *t)
+{
+    return (ptrdiff_t)(t->batch / rt_ranks());
+}
+static inline ptrdiff_t rt_micro_batch(const RtTrain *t)
+{
+    return (ptrdiff_t)(t->batch / (t->accumulate * rt_ranks()));
+}
 /* Finds the launcher, meets the others, loads a back end; a line tells what was chosen. Nothing in
    a job of one rank. */
 void rt_comm_open(const RtOptions *o);
@@ -106,7 +118,21 @@ void rt_comm_recv(const RtComm *c, void *at, size_t bytes, int from, const char 
 void rt_comm_barrier(const RtComm *c, const char *what);
 
 void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over the world */
-int rt_comm_signal(void); /* the highest number of rt_signal_pending of all ranks */
+/* The same, begun: a number to wait for (0: there is nothing to wait for). at stays in place. */
+int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what);
+void rt_comm_wait(int64_t number);
+double rt_comm_seconds(void); /* that sums which were begun so took until now */
+int rt_comm_signal(void);     /* the highest number of rt_signal_pending of all ranks */
+
+/* ---- buckets.c ------------------------------------------------------------------------------- */
+
+/* Of so many bytes, the first smaller. NULL in a job of one rank; so may b be below. */
+RtBuckets *rt_buckets_open(const RtModel *m, void *d_p, double bytes);
+void rt_buckets_close(RtBuckets *b);
+void rt_buckets_print(const RtBuckets *b);    /* the line "sums" */
+uint64_t rt_buckets_hash(const RtBuckets *b); /* of the order and the places of sums */
+void rt_buckets_finish(RtBuckets *b);         /* the backward pass is done: all sums are there */
+void rt_buckets_report(const RtBuckets *b, int64_t steps); /* how much of them was hidden */
 
 /* ---- agree.c, comm_check.c ------------------------------------------------------------------- */
 

@@ -29,6 +29,7 @@ typedef struct {
     int peer; /* root; to, from */
     void **part;
     const char *what;
+    bool timed; /* it is one of those that nobody waits for at once */
 } Exchange;
 
 static struct {
@@ -42,7 +43,8 @@ static struct {
     pthread_cond_t posted, finished;
     Exchange queue[QUEUE];
     int64_t n_posted, n_begun, n_done;
-    double began; /* the one under way */
+    double began;   /* the one under way */
+    double seconds; /* of those that are timed */
     bool stop;
 } x = { .world = { .size = 1 },
         .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -166,6 +168,7 @@ static void *make_exchanges(void *unused)
             end_exchange(&e, wrong);
         pthread_mutex_lock(&x.lock);
         x.n_done++;
+        x.seconds += e.timed ? rt_now() - x.began : 0;
         pthread_cond_broadcast(&x.finished);
     }
     pthread_mutex_unlock(&x.lock);
@@ -310,6 +313,22 @@ void rt_comm_recv(const RtComm *c, void *at, size_t bytes, int from, const char 
 void rt_comm_barrier(const RtComm *c, const char *what)
 {
     make((Exchange){ .kind = BARRIER, .comm = c, .what = what });
+}
+
+int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
+{
+    const Exchange e = { ALL_REDUCE, &x.world, at, n, type, RT_SUM, .what = what, .timed = true };
+    return x.world.size > 1 && n > 0 ? post(e) : 0;
+}
+
+void rt_comm_wait(int64_t number) { wait_until(number); }
+
+double rt_comm_seconds(void)
+{
+    pthread_mutex_lock(&x.lock);
+    const double seconds = x.seconds;
+    pthread_mutex_unlock(&x.lock);
+    return seconds;
 }
 
 void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what)

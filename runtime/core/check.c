@@ -11,7 +11,7 @@
  */
 #include <stdarg.h>
 
-#include "run.h"
+#include "comm/comm.h"
 
 typedef struct {
     double min, max, sum;      /* of the n finite elements */

@@ -125,6 +125,8 @@ static const RtOption fixed_rows[] = {
   "that a process may keep the others waiting", false },
 { "rendezvous-timeout", RT_OPT_REAL, AT(rendezvous_timeout), TRAIN|EVAL, 1,  1e6,      "SECONDS",
   "until all processes must be there", false },
+{ "bucket",       RT_OPT_REAL, AT(bucket),             TRAIN,      0x1p-10,  1e6,      "MIB",
+  "of gradients that processes sum at a time", true },
 { "comm-check",   RT_OPT_FLAG, AT(comm_check),         TRAIN,      0,        0,        NULL,
   "check what processes exchange, and how fast; then stop", false },
 { "dry-run",      RT_OPT_FLAG, AT(dry_run),            TRAIN,      0,        0,        NULL,
@@ -524,6 +526,7 @@ static RtOptions options_default(const RtModel *m, const char *program)
                     .comm = "auto",
                     .rendezvous_timeout = 300,
                     .comm_timeout = 120,
+                    .bucket = 25,
                     .started = rt_now() };
     RtTrain *t = &o.train;
     default_nonfinite(m, &o);

@@ -246,6 +246,7 @@ static void training_buffers(RtRun *run)
         state->ema = rt_place_alloc(flat, "the average of the weights");
     if (t->ema > 0 && m->n_halves > 0)
         state->other = rt_place_alloc(other_bytes(m), "the average of the weights in 16 bits");
+    state->buckets = rt_buckets_open(m, run->d_p, state->opt->bucket * 0x1p20);
     state->pieces = rt_optim_pieces(m, &state->n_pieces);
     state->tensors = rt_tensors_new(m, t->optimizer);
     rt_optim_open(run);
@@ -291,6 +292,7 @@ void rt_run_free(RtRun *run)
     for (int i = 0; i < RT_MAX_DIMS; i++)
         rt_place_free(run->outputs[i]);
     rt_optim_close(run);
+    rt_buckets_close(state->buckets);
     rt_free(state->pieces);
     rt_tensors_free(state->tensors);
     for (int i = 0; i < state->n_states; i++)

@@ -487,6 +487,7 @@ static void finish(Train *t, const RtMeans *last)
         printf("as planned\n");
     if (!rt_place_is_host())
         tell_place();
+    rt_buckets_report(state->buckets, state->step - t->start);
     if (t->dir && t->saved != state->step)
         rt_fail(RT_EXIT_FAIL,
                 "the last checkpoint could not be written; the newest is of step "
@@ -554,6 +555,8 @@ static void prepare(Train *t)
         rt_ema_start(t->run);
     }
     rt_agree(t->run, t->from);
+    if (t->run->state->buckets)
+        rt_buckets_print(t->run->state->buckets);
     if (t->dir) {
         make_directories(t->dir);
         lock_directory(t);

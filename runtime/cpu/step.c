@@ -99,6 +99,7 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
     for (int i = 0; i < run->model->n_inputs; i++)
         run->inputs[i] = (const char *)state->rows[i]
                          + (size_t)(micro * n) * rt_row_bytes(run->model, state->opt->dims, i);
+    s->buckets = micro == run->micro_steps - 1 ? state->buckets : NULL;
     if (s->check)
         rt_check_micro(s->check, micro);
 }
@@ -123,9 +124,10 @@ void rt_seed_losses(RtRun *run, RtStep *s)
 void rt_reduce_gradients(RtRun *run, RtStep *s)
 {
     const RtModel *m = run->model;
+    s->buckets = NULL;
+    rt_buckets_finish(run->state->buckets);
     run->state->signal = rt_comm_signal();
     rt_comm_sum(s->sum, m->n_slots, RT_F64, "the sums of the losses");
-    rt_comm_sum(run->d_p, m->n_elems, m->real, "the gradients");
 }
 
 void rt_end_step(RtRun *run, RtStep *s)

@@ -3,11 +3,13 @@
  * In: bytes. Out: bytes of other ranks. MPI is initialised by the main thread and then used by one
  * other thread alone (MPI_THREAD_SERIALIZED). Its errors are returned, not fatal.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "wire/wire.h"
 
@@ -85,6 +87,20 @@ static void wire_free(void *part)
     free(part);
 }
 
+/* A call that waits would keep a processor busy that computes: it is begun, and looked after at
+   intervals. */
+static const char *wait_for(int error, MPI_Request *request)
+{
+    int done = 0;
+    for (long pause = 10000; error == MPI_SUCCESS; pause = pause < 500000 ? 2 * pause : pause) {
+        error = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (done)
+            break;
+        (void)nanosleep(&(struct timespec){ 0, pause }, NULL);
+    }
+    return wrong(error);
+}
+
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
 static int set_lists(void *group, const size_t *at, const size_t *n)
@@ -106,33 +122,44 @@ static const char *wire_scatter_gather(void *group, const void *from, const size
         own_places[r] = (int)(each * (size_t)r);
         own_counts[r] = (int)each;
     }
-    return wrong(MPI_Alltoallv(from, counts, places, MPI_BYTE, to, own_counts, own_places, MPI_BYTE,
-                               of(group)));
+    MPI_Request request;
+    return wait_for(MPI_Ialltoallv(from, counts, places, MPI_BYTE, to, own_counts, own_places,
+                                   MPI_BYTE, of(group), &request),
+                    &request);
 }
 
 static const char *wire_all_gather(void *group, void *base, const size_t *at, const size_t *n)
 {
     set_lists(group, at, n);
-    return wrong(
-        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, base, counts, places, MPI_BYTE, of(group)));
+    MPI_Request request;
+    return wait_for(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, base, counts, places, MPI_BYTE,
+                                    of(group), &request),
+                    &request);
 }
 
 static const char *wire_broadcast(void *group, void *at, size_t n, int root)
 {
-    return wrong(MPI_Bcast(at, (int)n, MPI_BYTE, root, of(group)));
+    MPI_Request request;
+    return wait_for(MPI_Ibcast(at, (int)n, MPI_BYTE, root, of(group), &request), &request);
 }
 
 static const char *wire_send(void *group, const void *at, size_t n, int to)
 {
-    return wrong(MPI_Send(at, (int)n, MPI_BYTE, to, 0, of(group)));
+    MPI_Request request;
+    return wait_for(MPI_Isend(at, (int)n, MPI_BYTE, to, 0, of(group), &request), &request);
 }
 
 static const char *wire_recv(void *group, void *at, size_t n, int from)
 {
-    return wrong(MPI_Recv(at, (int)n, MPI_BYTE, from, 0, of(group), MPI_STATUS_IGNORE));
+    MPI_Request request;
+    return wait_for(MPI_Irecv(at, (int)n, MPI_BYTE, from, 0, of(group), &request), &request);
 }
 
-static const char *wire_barrier(void *group) { return wrong(MPI_Barrier(of(group))); }
+static const char *wire_barrier(void *group)
+{
+    MPI_Request request;
+    return wait_for(MPI_Ibarrier(of(group), &request), &request);
+}
 
 static void wire_close(void)
 {

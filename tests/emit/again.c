@@ -41,13 +41,14 @@ enum {                                  /* first element in the flat buffer */
 static const RtParam again_params[] = {
     { .path = "h.*.norm.weight", .role = RT_GAIN, .decay = false, .rank = 1, .shape = { C },
       .at = P_h + P_h_norm_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
-      .init = { RT_ONES, 0.0 }, .where = "again.model:6" },
+      .ready = 17, .each = true, .init = { RT_ONES, 0.0 }, .where = "again.model:6" },
     { .path = "h.*.up.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { 2*C, C },
       .at = P_h + P_h_up_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
-      .init = { RT_UNIFORM, 0.5 }, .where = "again.model:7" },
+      .ready = 17, .each = true, .init = { RT_UNIFORM, 0.5 }, .where = "again.model:7" },
     { .path = "h.*.down.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { C, 2*C },
       .at = P_h + P_h_down_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
-      .init = { RT_UNIFORM, 0.35355339059327373 }, .where = "again.model:8" },
+      .ready = 17, .each = true, .init = { RT_UNIFORM, 0.35355339059327373 },
+      .where = "again.model:8" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
@@ -610,6 +611,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
             p_h + P_h_norm_weight, s->add, n.B);
     RT_CHECK(s, 17, "d_h_norm_weight[C]", d_p_h + P_h_norm_weight, C);
     RT_CHECK(s, 17, "d_x[B,C]", d_x, n.B*C);
+    RT_READY(s, 17, il);
 }
 
 /* gradients: the first write of an update replaces, later ones add */

@@ -54,15 +54,16 @@ enum {                                     /* first element in the flat buffer *
 static const RtParam halves_params[] = {
     { .path = "h.*.w", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { D, D },
       .at = P_h16 + P_h_w, .n_stacks = 1, .stack = { { L, P_h16_STRIDE } },
-      .init = { RT_UNIFORM, 0.6123724356957945 }, .where = "halves.model:6" },
+      .ready = 14, .each = true, .init = { RT_UNIFORM, 0.6123724356957945 },
+      .where = "halves.model:6" },
     { .path = "h.*.b", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { D },
-      .at = P_h + P_h_b, .n_stacks = 1, .stack = { { L, P_h_STRIDE } }, .init = { RT_ZEROS, 0.0 },
-      .where = "halves.model:7" },
+      .at = P_h + P_h_b, .n_stacks = 1, .stack = { { L, P_h_STRIDE } }, .ready = 14, .each = true,
+      .init = { RT_ZEROS, 0.0 }, .where = "halves.model:7" },
     { .path = "h.*.g", .role = RT_GAIN, .decay = false, .rank = 1, .shape = { D },
-      .at = P_h + P_h_g, .n_stacks = 1, .stack = { { L, P_h_STRIDE } }, .init = { RT_ONES, 0.0 },
-      .where = "halves.model:8" },
+      .at = P_h + P_h_g, .n_stacks = 1, .stack = { { L, P_h_STRIDE } }, .ready = 14, .each = true,
+      .init = { RT_ONES, 0.0 }, .where = "halves.model:8" },
     { .path = "out.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { D, D },
-      .at = P_out_weight, .init = { RT_UNIFORM, 0.35355339059327373 },
+      .at = P_out_weight, .ready = 9, .init = { RT_UNIFORM, 0.35355339059327373 },
       .where = "halves.model:14" },
 };
 
@@ -556,6 +557,7 @@ static void block_backward(const float *p, const rt_bf16 *p16, float *d_p, void 
     /* 14   undoes 1     halves.model:12  d_x = d_x + d_x_a */
     k14_d_x(d_x, d_x_a, n.B);
     RT_CHECK(s, 14, "d_x[B,D]", d_x, n.B*D);
+    RT_READY(s, 14, il);
 }
 
 /* gradients: the first write of an update replaces, later ones add */
@@ -577,6 +579,7 @@ static void halves_backward(const float *p, const rt_bf16 *p16, float *d_p, void
     /* 9    undoes 4     halves.model:16  d_out_weight += d_out_y' @ x_2 */
     k9_d_out_weight(d_p + P_out_weight, d_out_y, x_2 + n.B*D*L, n.B);
     RT_CHECK(s, 9, "d_out_weight[D,D]", d_p + P_out_weight, D*D);
+    RT_READY(s, 9, -1);
     /* 10   undoes 4     halves.model:16  d_x = d_out_y @ out_weight */
     k10_d_x(d_x, d_out_y, p16 + P_out_weight, n.B);
     RT_CHECK(s, 10, "d_x[B,D]", d_x, n.B*D);

@@ -36,9 +36,10 @@ enum {                                  /* first element in the flat buffer */
 
 static const RtParam heads_params[] = {
     { .path = "wte.weight", .role = RT_EMBEDDING, .decay = true, .rank = 2, .shape = { V, C },
-      .at = P_wte_weight, .init = { RT_NORMAL, 0.02 }, .where = "heads.model:7" },
+      .at = P_wte_weight, .ready = 14, .init = { RT_NORMAL, 0.02 }, .where = "heads.model:7" },
     { .path = "qkv.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { 3*C, C },
-      .at = P_qkv_weight, .init = { RT_UNIFORM, 0.35355339059327373 }, .where = "heads.model:8" },
+      .at = P_qkv_weight, .ready = 13, .init = { RT_UNIFORM, 0.35355339059327373 },
+      .where = "heads.model:8" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
@@ -564,8 +565,10 @@ static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
     /* 13   undoes 2     heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
     k13_d_qkv_weight(d_p + P_qkv_weight, d_qkv_y, wte, s->add, n.B, n.T);
     RT_CHECK(s, 13, "d_qkv_weight[3*C,C]", d_p + P_qkv_weight, 3*C*C);
+    RT_READY(s, 13, -1);
     /* 14   undoes 1     heads.model:9  d_wte_weight += rows d_wte added at tokens */
     k14_d_wte_weight(d_p + P_wte_weight, tokens, d_wte, n.B, n.T);
     RT_CHECK(s, 14, "d_wte_weight[V,C]", d_p + P_wte_weight, V*C);
+    RT_READY(s, 14, -1);
 }
 

@@ -39,19 +39,20 @@ enum {                                                     /* first element in t
 
 static const RtParam double__params[] = {
     { .path = "restrict.weight", .role = RT_WEIGHT, .decay = true, .rank = 2,
-      .shape = { int_max, int_max }, .at = P_restrict_weight,
+      .shape = { int_max, int_max }, .at = P_restrict_weight, .ready = 11,
       .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "names.model:7" },
     { .path = "restrict.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { int_max },
-      .at = P_restrict_bias, .init = { RT_ZEROS, 0.0 }, .where = "names.model:7" },
+      .at = P_restrict_bias, .ready = 9, .init = { RT_ZEROS, 0.0 }, .where = "names.model:7" },
     { .path = "export.weight", .role = RT_WEIGHT, .decay = true, .rank = 2,
-      .shape = { int_max, int_max }, .at = P_export_weight,
+      .shape = { int_max, int_max }, .at = P_export_weight, .ready = 13,
       .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "names.model:8" },
     { .path = "export.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { int_max },
-      .at = P_export_bias, .init = { RT_ZEROS, 0.0 }, .where = "names.model:8" },
+      .at = P_export_bias, .ready = 12, .init = { RT_ZEROS, 0.0 }, .where = "names.model:8" },
     { .path = "s.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { clock, int_max },
-      .at = P_s_weight, .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "names.model:9" },
+      .at = P_s_weight, .ready = 8, .init = { RT_UNIFORM, 0.5773502691896258 },
+      .where = "names.model:9" },
     { .path = "s.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { clock },
-      .at = P_s_bias, .init = { RT_ZEROS, 0.0 }, .where = "names.model:9" },
+      .at = P_s_bias, .ready = 6, .init = { RT_ZEROS, 0.0 }, .where = "names.model:9" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
@@ -585,28 +586,34 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
            n.B);
     RT_CHECK(s, 6, "d_p[B,clock]", d_p_, n.B*clock);
     RT_CHECK(s, 6, "d_s_bias[clock]", d_p + P_s_bias, clock);
+    RT_READY(s, 6, -1);
     /* 7    undoes 4     names.model:13  d_at = d_p @ s_weight */
     k7_d_at(d_at, d_p_, p + P_s_weight, n.B);
     RT_CHECK(s, 7, "d_at[B,int_max]", d_at, n.B*int_max);
     /* 8    undoes 4     names.model:13  d_s_weight (+)= d_p' @ at */
     k8_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
     RT_CHECK(s, 8, "d_s_weight[clock,int_max]", d_p + P_s_weight, int_max*clock);
+    RT_READY(s, 8, -1);
     /* 9    undoes 3, 2  names.model:10, 11, 12  d_restrict, d_restrict_bias from rt_exp, d_at... */
     k9_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
     RT_CHECK(s, 9, "d_restrict[B,int_max]", d_restrict, n.B*int_max);
     RT_CHECK(s, 9, "d_restrict_bias[int_max]", d_p + P_restrict_bias, int_max);
+    RT_READY(s, 9, -1);
     /* 10   undoes 2     names.model:10  d_export = d_restrict @ restrict_weight */
     k10_d_export(d_export, d_restrict, p + P_restrict_weight, n.B);
     RT_CHECK(s, 10, "d_export[B,int_max]", d_export, n.B*int_max);
     /* 11   undoes 2     names.model:10  d_restrict_weight (+)= d_restrict' @ export */
     k11_d_restrict_weight(d_p + P_restrict_weight, d_restrict, export_, s->add, n.B);
     RT_CHECK(s, 11, "d_restrict_weight[int_max,int_max]", d_p + P_restrict_weight, int_max*int_max);
+    RT_READY(s, 11, -1);
     /* 12   undoes 1     names.model:10  d_export_bias (+)= sum over B of d_export */
     k12_d_export_bias(d_p + P_export_bias, d_export, s->add, n.B);
     RT_CHECK(s, 12, "d_export_bias[int_max]", d_p + P_export_bias, int_max);
+    RT_READY(s, 12, -1);
     /* 13   undoes 1     names.model:10  d_export_weight (+)= d_export' @ float */
     k13_d_export_weight(d_p + P_export_weight, d_export, float_, s->add, n.B);
     RT_CHECK(s, 13, "d_export_weight[int_max,int_max]", d_p + P_export_weight, int_max*int_max);
+    RT_READY(s, 13, -1);
 }
 

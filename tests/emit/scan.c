@@ -36,11 +36,12 @@ enum {                                  /* first element in the flat buffer */
 
 static const RtParam scan_params[] = {
     { .path = "wx.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { H, D },
-      .at = P_wx_weight, .init = { RT_UNIFORM, 0.5773502691896258 }, .where = "scan.model:7" },
+      .at = P_wx_weight, .ready = 11, .init = { RT_UNIFORM, 0.5773502691896258 },
+      .where = "scan.model:7" },
     { .path = "wx.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { H },
-      .at = P_wx_bias, .init = { RT_ZEROS, 0.0 }, .where = "scan.model:7" },
+      .at = P_wx_bias, .ready = 11, .init = { RT_ZEROS, 0.0 }, .where = "scan.model:7" },
     { .path = "wh.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { H, H },
-      .at = P_wh_weight, .init = { RT_UNIFORM, 0.5 }, .where = "scan.model:8" },
+      .at = P_wh_weight, .ready = 11, .init = { RT_UNIFORM, 0.5 }, .where = "scan.model:8" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
@@ -424,6 +425,7 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
     /* 8..11  undoes 4..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = n.T - 1; it >= 0; it--)
         scan_backward_2(p, d_p, x, arena, &at, s, n, it);
+    RT_READY(s, 11, -1);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */

@@ -41,13 +41,14 @@ enum {                                  /* first element in the flat buffer */
 static const RtParam stack_params[] = {
     { .path = "h.*.norm.weight", .role = RT_GAIN, .decay = false, .rank = 1, .shape = { C },
       .at = P_h + P_h_norm_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
-      .init = { RT_ONES, 0.0 }, .where = "stack.model:6" },
+      .ready = 10, .each = true, .init = { RT_ONES, 0.0 }, .where = "stack.model:6" },
     { .path = "h.*.lin.weight", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { C, C },
       .at = P_h + P_h_lin_weight, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
-      .init = { RT_UNIFORM, 0.35355339059327373 }, .where = "stack.model:7" },
+      .ready = 10, .each = true, .init = { RT_UNIFORM, 0.35355339059327373 },
+      .where = "stack.model:7" },
     { .path = "h.*.lin.bias", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { C },
       .at = P_h + P_h_lin_bias, .n_stacks = 1, .stack = { { L, P_h_STRIDE } },
-      .init = { RT_ZEROS, 0.0 }, .where = "stack.model:7" },
+      .ready = 10, .each = true, .init = { RT_ZEROS, 0.0 }, .where = "stack.model:7" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
@@ -541,6 +542,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
             p_h + P_h_norm_weight, s->add, n.B);
     RT_CHECK(s, 10, "d_h_norm_weight[C]", d_p_h + P_h_norm_weight, C);
     RT_CHECK(s, 10, "d_z[B,C]", d_z, n.B*C);
+    RT_READY(s, 10, il);
 }
 
 /* gradients: the first write of an update replaces, later ones add */

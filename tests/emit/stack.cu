@@ -558,6 +558,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
             p_h + P_h_norm_weight, s->add, n.B, stream);
     RT_CHECK(s, 10, "d_h_norm_weight[C]", d_p_h + P_h_norm_weight, C);
     RT_CHECK(s, 10, "d_z[B,C]", d_z, n.B*C);
+    RT_READY(s, 10, il);
 }
 
 /* gradients: the first write of an update replaces, later ones add */

@@ -34,9 +34,9 @@ enum {                                  /* first element in the flat buffer */
 
 static const RtParam tiny_params[] = {
     { .path = "w", .role = RT_WEIGHT, .decay = true, .rank = 2, .shape = { D, O }, .at = P_w,
-      .init = { RT_NORMAL, 0.02 }, .where = "tiny.model:6" },
+      .ready = 4, .init = { RT_NORMAL, 0.02 }, .where = "tiny.model:6" },
     { .path = "b", .role = RT_BIAS, .decay = false, .rank = 1, .shape = { O }, .at = P_b,
-      .init = { RT_ZEROS, 0.0 }, .where = "tiny.model:7" },
+      .ready = 3, .init = { RT_ZEROS, 0.0 }, .where = "tiny.model:7" },
 };
 
 /* ---- 3 memory map ------------------------------------------------------- */
@@ -289,9 +289,11 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
     RT_CHECK(s, 3, "d_h_a[B,O]", d_h_a, n.B*O);
     RT_CHECK(s, 3, "d_b[O]", d_p + P_b, O);
+    RT_READY(s, 3, -1);
     /* 4    undoes 1     tiny.model:8  d_w (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
     RT_CHECK(s, 4, "d_w[D,O]", d_p + P_w, D*O);
+    RT_READY(s, 4, -1);
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */

@@ -56,7 +56,8 @@ $run --out one --accumulate 4 > one.log 2>&1 || bad one "$(tail -n 1 one.log)"
 for n in 2 3 4; do
     if [ $have_gloo ]; then
         gloo gloo$n $n $run --out gloo$n
-        says gloo$n "$(printf '0 %.0s' $(seq $n) | sed 's/ $//')" gloo$n.0.log "ranks    $n, started by flags" "sums by Gloo"
+        says gloo$n "$(printf '0 %.0s' $(seq $n) | sed 's/ $//')" gloo$n.0.log "ranks    $n, started by flags" "sums by Gloo" \
+            'sums     of gradients in 1 part, the largest '
         same gloo$n-parameters one gloo$n
         [ -s gloo$n.1.log ] && bad gloo$n-quiet "rank 1 says: $(head -n 3 gloo$n.1.log)"
     fi
@@ -70,6 +71,11 @@ for n in 2 3 4; do
             bad bits$n "MPI and Gloo have other bits"
     fi
 done
+if [ $have_gloo ]; then
+    gloo parts 2 $run --out parts --bucket 0.01 # the bits do not depend on them
+    says parts "0 0" parts.0.log 'sums     of gradients in 10 parts, the largest 99.0 KiB' 'while the backward pass went on'
+    cmp -s parts/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok parts-bits || bad parts-bits "other bits"
+fi
 [ $have_mpi ] || skip mpi "this build has no MPI"
 [ $have_gloo ] || skip gloo "this build has no Gloo"
 grep -o '"val/loss": [0-9.]*' one/metrics.jsonl > one.val
