@@ -422,7 +422,8 @@ typedef struct { /* bytes */
     double tables;  /* of the optimizer, and of the run */
     double saving;  /* settings and lists, while a checkpoint is written */
     double needed;  /* all of these in host memory */
-    double held;    /* allocated before: settings and data */
+    double held;    /* allocated before: settings and data, */
+    double ranks;   /* and of it, what sums over ranks work in */
     double total;   /* the most that is allocated at a time, from the start of the program */
 } RtMemory;
 

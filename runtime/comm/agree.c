@@ -28,41 +28,62 @@ static bool is_own(const char *line)
 
 static uint64_t hash_of_program(void)
 {
-    size_t n;
-    char *bytes = rt_read_file("/proc/self/exe", SIZE_MAX, &n);
-    const uint64_t hash = XXH3_64bits(bytes, n);
-    rt_free(bytes);
-    return hash;
+    static char part[1 << 16];
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    const int fd = rt_open("/proc/self/exe", O_RDONLY | O_CLOEXEC, 0);
+    for (ssize_t n; fd >= 0 && (n = rt_read_some(fd, part, sizeof part)) > 0;)
+        XXH3_64bits_update(&state, part, (size_t)n);
+    if (fd >= 0)
+        (void)rt_io.close(fd);
+    return XXH3_64bits_digest(&state);
 }
 
 static uint64_t hash_of_parameters(const RtRun *run)
 {
     const size_t all = rt_params_bytes(run->model);
-    XXH3_state_t *state = XXH3_createState();
-    XXH3_64bits_reset(state);
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
     for (size_t at = 0; at < all; at += RT_PLACE_WINDOW) {
         const size_t n = all - at < RT_PLACE_WINDOW ? all - at : RT_PLACE_WINDOW;
-        XXH3_64bits_update(state, rt_place_look((const char *)run->p + at, n), n);
+        XXH3_64bits_update(&state, rt_place_look((const char *)run->p + at, n), n);
     }
-    const uint64_t hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return hash;
+    return XXH3_64bits_digest(&state);
 }
 
-/* A line for each thing, "NAME: VALUE". Allocated. */
+typedef struct {
+    uint64_t program, data, sums, parameters;
+    const char *products, *checkpoint;
+    int64_t step;
+} Things;
+
+/* A line for each of them, "NAME: VALUE", and for each setting. Allocated. */
+static char *lines_of(const RtModel *m, const RtOptions *o, const Things *t)
+{
+    char *settings = rt_config_text(m, o);
+    char *lines = rt_printf("program: %016llx\ndata: %016llx\nproducts: %s\ncheckpoint: %s, step "
+                            "%lld\nparameters: %016llx\nsums: %016llx\n%s",
+                            (unsigned long long)t->program, (unsigned long long)t->data,
+                            t->products, t->checkpoint, (long long)t->step,
+                            (unsigned long long)t->parameters, (unsigned long long)t->sums,
+                            settings);
+    rt_free(settings);
+    return lines;
+}
+
 static char *own_lines(const RtRun *run, const char *checkpoint)
 {
     const RtState *state = run->state;
-    char *settings = rt_config_text(run->model, state->opt);
-    char *lines = rt_printf(
-        "program: %016llx\ndata: %016llx\nproducts: %s\ncheckpoint: %s, step %lld\n"
-        "parameters: %016llx\nsums: %016llx\n%s",
-        (unsigned long long)hash_of_program(), (unsigned long long)rt_data_hash(state->data),
-        rt_products_name(rt_products_now()), checkpoint ? checkpoint : "none",
-        (long long)state->step, (unsigned long long)hash_of_parameters(run),
-        (unsigned long long)rt_buckets_hash(state->buckets), settings);
-    rt_free(settings);
-    return lines;
+    const Things own = {
+        .program = hash_of_program(),
+        .data = rt_data_hash(state->data),
+        .sums = rt_buckets_hash(state->buckets),
+        .parameters = hash_of_parameters(run),
+        .products = rt_products_name(rt_products_now()),
+        .checkpoint = checkpoint ? checkpoint : "none",
+        .step = state->step,
+    };
+    return lines_of(run->model, state->opt, &own);
 }
 
 /* ---- compared -------------------------------------------------------------------------------- */
@@ -126,4 +147,17 @@ void rt_agree(const RtRun *run, const char *checkpoint)
         rt_store_set(key, lines, strlen(lines));
     free(rt_store_get("agreed", NULL));
     rt_free(lines);
+}
+
+double rt_agree_bytes(const RtModel *m, const RtOptions *o)
+{
+    const Things longest = { .products = "native", .checkpoint = o->resume };
+    if (rt_ranks() == 1)
+        return 0;
+    const double before = rt_memory_held();
+    (void)rt_memory_lap();
+    char *lines = lines_of(m, o, &longest), *ours = rt_printf("%s", lines);
+    rt_free(ours);
+    rt_free(lines);
+    return rt_memory_lap() - before;
 }

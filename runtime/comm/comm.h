@@ -121,6 +121,7 @@ void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over 
 /* The same, begun: a number to wait for (0: there is nothing to wait for). at stays in place. */
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what);
 void rt_comm_wait(int64_t number);
+double rt_comm_bytes(void);   /* allocated to work in */
 double rt_comm_seconds(void); /* that sums which were begun so took until now */
 int rt_comm_signal(void);     /* the highest number of rt_signal_pending of all ranks */
 
@@ -139,6 +140,7 @@ void rt_buckets_report(const RtBuckets *b, int64_t steps); /* how much of them w
 /* Before the first update: program, model, settings, data and parameters are the same on every
    rank, or all end with a table of who has what. */
 void rt_agree(const RtRun *run, const char *checkpoint);
+double rt_agree_bytes(const RtModel *m, const RtOptions *o); /* that it works in */
 /* --comm-check: each exchange with numbers whose answer is known, by rank; the exit code. */
 int rt_comm_check(void);
 

@@ -43,7 +43,8 @@ static struct {
     pthread_cond_t posted, finished;
     Exchange queue[QUEUE];
     int64_t n_posted, n_begun, n_done;
-    double began;   /* the one under way */
+    double began; /* the one under way */
+    double allocated;
     double seconds; /* of those that are timed */
     bool stop;
 } x = { .world = { .size = 1 },
@@ -195,9 +196,11 @@ void exchange_start(const RtWire *wire, RtComm world, double timeout)
     x.wire = wire;
     x.world = world;
     x.timeout = timeout;
+    const double before = rt_memory_held();
     x.received = rt_alloc(SEGMENT, "sums over ranks");
     x.from = rt_alloc((size_t)world.size * sizeof *x.from, "sums over ranks");
     x.bytes = rt_alloc((size_t)world.size * sizeof *x.bytes, "sums over ranks");
+    x.allocated = rt_memory_held() - before;
     if (pthread_create(&x.thread, NULL, make_exchanges, NULL))
         rt_fail(RT_EXIT_FAIL, "a thread for exchanges cannot be started");
     const double eighth = timeout / 8;
@@ -216,6 +219,7 @@ void exchange_stop(void)
     rt_free(x.from);
     rt_free(x.bytes);
     x.world = (RtComm){ .size = 1 };
+    x.allocated = 0;
 }
 
 /* ---- as the runtime calls it ----------------------------------------------------------------- */
@@ -314,6 +318,8 @@ void rt_comm_barrier(const RtComm *c, const char *what)
 {
     make((Exchange){ .kind = BARRIER, .comm = c, .what = what });
 }
+
+double rt_comm_bytes(void) { return x.allocated; }
 
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
 {

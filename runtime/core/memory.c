@@ -14,7 +14,7 @@ typedef struct {
     double bytes;
 } Part;
 
-enum { PARTS = 14 };
+enum { PARTS = 15, HELD_PARTS = 2 };           /* the last ones are allocated by now */
 typedef enum { OF_ALL, OF_PLACE, OF_HOST } Of; /* a GPU's memory is a place of its own */
 
 static int parts_of(const RtMemory *need, Of of, Part part[PARTS])
@@ -36,7 +36,8 @@ static int parts_of(const RtMemory *need, Of of, Part part[PARTS])
         { "samples", "on their way to the GPU", need->rows },
         { "tables", "of the run and the optimizer", need->tables + (host ? need->updates : 0) },
         { "saving", "while a checkpoint is written or read", need->saving },
-        { "data", "and settings, allocated by now", need->held }, /* the last */
+        { "ranks", "what their sums work in", need->ranks },
+        { "data", "and settings, allocated by now", need->held - need->ranks },
     };
     int n = 0;
     if (of != OF_HOST)
@@ -60,7 +61,7 @@ static const char *parts_text(const RtMemory *need, Of of, bool held, Text *text
     size_t n = 0;
     const int n_parts = parts_of(need, of, part);
     for (int i = 0; i < n_parts; i++)
-        if (part[i].bytes > 0 && (held || of == OF_PLACE || i + 1 < n_parts))
+        if (part[i].bytes > 0 && (held || of == OF_PLACE || i + HELD_PARTS < n_parts))
             n += (size_t)snprintf(text->at + n, sizeof text->at - n, "%s%s %s", n ? ", " : "",
                                   part[i].name, rt_bytes(part[i].bytes, bytes));
     snprintf(

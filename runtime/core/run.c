@@ -178,7 +178,9 @@ static double table_bytes(const RtModel *m, const RtOptions *o)
     int n;
     RtPiece *pieces = rt_optim_pieces(m, &n);
     RtTensors *tensors = rt_tensors_new(m, o->train.optimizer);
+    RtBuckets *buckets = rt_buckets_open(m, NULL, o->bucket * 0x1p20);
     const double bytes = rt_memory_held() - before;
+    rt_buckets_close(buckets);
     rt_tensors_free(tensors);
     rt_free(pieces);
     return bytes;
@@ -204,11 +206,15 @@ static void training_memory(const RtModel *m, const RtOptions *o, const RtData *
     at->updates = (double)rt_optim_place_bytes(m, o);
     if (o->train.out && strcmp(o->train.out, "none") != 0)
         at->saving = saving_bytes(m, o, data, states, n, rt_plans_most(rooms));
+    const double agree = rt_agree_bytes(m, o); /* before the first update */
+    at->saving = agree > at->saving ? agree : at->saving;
 }
 
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use)
 {
-    RtMemory at = { .held = rt_memory_held(), .tables = sizeof(RtRun) + sizeof(RtState) };
+    RtMemory at = { .held = rt_memory_held(),
+                    .ranks = rt_comm_bytes(),
+                    .tables = sizeof(RtRun) + sizeof(RtState) };
     at.params = placed(rt_params_bytes(m));
     at.copy = placed(rt_params_copy_bytes(m));
     const RtRooms rooms = room_sizes(m, o, data, use);
