@@ -462,6 +462,10 @@ enum { RT_USE_TRAIN = 1, RT_USE_EVAL = 2, RT_USE_OUTPUT = 4 };
 size_t rt_row_bytes(const RtModel *m, const ptrdiff_t *dims, int input); /* of a sample */
 ptrdiff_t rt_row_count(const RtModel *m, const RtOptions *o, int use);   /* the most at a time */
 void rt_run_set_batch(RtRun *run, ptrdiff_t n); /* samples of the batch to come */
+/* comm/comm.c: of an update, the samples of this rank, which begin at rank times as many; of a
+   micro-step. */
+ptrdiff_t rt_rank_batch(const RtTrain *t);
+ptrdiff_t rt_micro_batch(const RtTrain *t);
 /* Bytes of everything a run allocates at these settings. data: as open by now, or NULL. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use);
 /* Buffers for `use`, parameters not set. */

@@ -79,15 +79,6 @@ void rt_store_stalled(int64_t at, const char *text);
 int rt_rank(void);        /* of this process; 0 before rt_comm_open, and in a job of one */
 int rt_ranks(void);       /* of the job; 1 likewise */
 int rt_local_ranks(void); /* of them on this host; 1 where that is not known */
-/* Of an update, the samples of this rank, which begin at rank times as many; of a micro-step. */
-static inline ptrdiff_t rt_rank_batch(const RtTrain *t)
-{
-    return (ptrdiff_t)(t->batch / rt_ranks());
-}
-static inline ptrdiff_t rt_micro_batch(const RtTrain *t)
-{
-    return (ptrdiff_t)(t->batch / (t->accumulate * rt_ranks()));
-}
 /* Finds the launcher, meets the others, loads a back end; a line tells what was chosen. Nothing in
    a job of one rank. */
 void rt_comm_open(const RtOptions *o);
