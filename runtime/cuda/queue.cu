@@ -8,6 +8,14 @@
 #include "cuda/matmul.h"
 #include "cuda/queue.h"
 
+void rt_biases_follow(const RtRun *run)
+{
+    const RtModel *m = run->model;
+    const bool copied = run->p16 && m->n_halves == 0;
+    rt_products_copy((const float *)run->p, (const uint16_t *)run->p16, m->compute,
+                     copied ? m->n_elems : 0);
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 void rt_step_open(RtRun *run)
@@ -24,10 +32,7 @@ void rt_step_open(RtRun *run)
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
         q->result[k] = (RtResult *)rt_place_alloc(sizeof(RtResult), "a step");
     rt_inputs_open(run);
-    const RtModel *m = run->model;
-    const bool copied = run->p16 && m->n_halves == 0;
-    rt_products_copy((const float *)run->p, (const uint16_t *)run->p16, m->compute,
-                     copied ? m->n_elems : 0);
+    rt_biases_follow(run);
 }
 
 void rt_step_close(RtRun *run)

@@ -75,6 +75,10 @@ void rt_inputs_take(RtRun *run, ptrdiff_t first, ptrdiff_t n, int64_t sample);
 /* place.cu: host memory of what rt_place_open takes. */
 size_t rt_place_overhead(void);
 
+/* queue.cu: products find biases in the 16-bit copy of this run's parameters, as they are now: the
+   average of the weights takes their place in a validation. */
+void rt_biases_follow(const RtRun *run);
+
 /* step.cu: the twin begins a step or an evaluation. */
 void rt_twin_begin(RtRun *run, const RtStep *s, bool hold);
 

@@ -79,6 +79,7 @@ void rt_twin_begin(RtRun *run, const RtStep *s, bool hold)
     const RtState *state = run->state;
     RtQueue *q = state->queue;
     Begin begin;
+    rt_biases_follow(run);
     memset(&begin, 0, sizeof begin);
     begin.key = s->key;
     begin.from.scale.scale = state->scale;

@@ -140,7 +140,7 @@ model odd(x: [B, D], y: [B]) {
 }
 train {
     data = csv("odd.csv", split: 0.6) { x = cols(0..D), y = col(5) }
-    batch = 5, steps = 4, eval = every 2, optimizer = adamw(lr: 0.01)
+    batch = 5, steps = 4, eval = every 2, ema = 0.9, optimizer = adamw(lr: 0.01)
 }
 EOF
 awk 'BEGIN { srand(2); for (i = 0; i < 40; i++) { for (j = 0; j < 6; j++) printf "%s%.3f", j ? "," : "", rand(); print "" } }' > "$work/odd.csv"
