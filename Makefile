@@ -21,7 +21,8 @@ MARCH  ?= native
 CC     := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
 PACKAGES = gcc g++ make flex bison libjansson-dev libxxhash-dev zlib1g-dev libcmocka-dev \
-           libdnnl-dev libopenmpi-dev openmpi-bin libgloo-dev clang clang-format python3
+           libdnnl-dev libopenmpi-dev openmpi-bin libgloo-dev iproute2 procps clang clang-format \
+           python3
 
 WERROR  ?= -Werror
 WARN     = -Wall -Wextra -Wshadow -Wconversion $(WERROR)

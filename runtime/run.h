@@ -339,6 +339,7 @@ struct RtOptions {
     const char *rendezvous, *comm;        /* HOST:PORT of rank 0, or NULL; the back end, or auto */
     const char *interface;                /* of the network, or NULL */
     double rendezvous_timeout, comm_timeout; /* seconds */
+    int64_t tree;                            /* leaves of an update, or 0 */
     double bucket;                           /* MiB of gradients that are summed at a time */
     double started;                          /* rt_now when the program began */
     bool comm_check;                         /* check the exchanges of ranks, and stop */
@@ -448,6 +449,8 @@ struct RtState {
     int64_t step, applied, skipped;   /* updates done; counters of the run */
     int64_t samples;                  /* of the run, drawn so far */
     int64_t empty;                    /* updates in which a loss had no valid element */
+    struct RtTree *tree;              /* of a rank with several leaves, or NULL */
+    bool seeded;                      /* counts are there: forward and backward passes follow */
     RtBuckets *buckets;               /* what sums gradients over ranks; NULL in a job of one */
     int signal;      /* that some rank was sent by the end of an update; 0 = none */
     double best_val; /* least loss of a validation; NAN = none yet */
@@ -466,6 +469,7 @@ void rt_run_set_batch(RtRun *run, ptrdiff_t n); /* samples of the batch to come 
    micro-step. */
 ptrdiff_t rt_rank_batch(const RtTrain *t);
 ptrdiff_t rt_micro_batch(const RtTrain *t);
+int rt_micro_steps(const RtTrain *t); /* of this rank in an update */
 /* Bytes of everything a run allocates at these settings. data: as open by now, or NULL. */
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use);
 /* Buffers for `use`, parameters not set. */

@@ -23,8 +23,10 @@ ptrdiff_t rt_rank_batch(const RtTrain *t) { return (ptrdiff_t)(t->batch / rt_ran
 
 ptrdiff_t rt_micro_batch(const RtTrain *t)
 {
-    return (ptrdiff_t)(t->batch / (t->accumulate * rt_ranks()));
+    return (ptrdiff_t)(rt_rank_batch(t) / rt_micro_steps(t));
 }
+
+int rt_micro_steps(const RtTrain *t) { return (int)t->accumulate * rt_leaves(); }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  *     comm.c      a job is opened and closed
  *     exchange.c  sums and more, one behind the other, in a thread of their own
  *     buckets.c   gradients, summed while the backward pass goes on
+ *     tree.c      the same bits for each number of ranks
  *     agree.c     do all ranks train the same thing?
  *     wire/       what moves the bytes: back ends, each loaded when it is needed
  *
@@ -125,6 +126,18 @@ void rt_buckets_print(const RtBuckets *b);    /* the line "sums" */
 uint64_t rt_buckets_hash(const RtBuckets *b); /* of the order and the places of sums */
 void rt_buckets_finish(RtBuckets *b);         /* the backward pass is done: all sums are there */
 void rt_buckets_report(const RtBuckets *b, int64_t steps); /* how much of them was hidden */
+
+/* ---- tree.c ---------------------------------------------------------------------------------- */
+
+typedef struct RtTree RtTree;
+void rt_tree_set(int64_t leaves);       /* of --tree; 0 = none: each rank is one leaf */
+int rt_leaves(void);                    /* of each rank */
+int rt_tree_buffers(void);              /* gradients that are kept beside the one there is always */
+RtTree *rt_tree_open(const RtModel *m); /* NULL: a rank has one leaf */
+void rt_tree_close(RtTree *t);
+/* A leaf is complete, and another one begins; the last one is. */
+void rt_tree_leaf(RtTree *t, void *d_p, RtStep *s);
+void rt_tree_finish(RtTree *t, void *d_p, RtStep *s);
 
 /* ---- agree.c, comm_check.c ------------------------------------------------------------------- */
 

@@ -175,7 +175,7 @@ static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
     other.train.accumulate = accumulate;
     for (int i = 0; i < a->m->n_dims; i++)
         if (a->m->dims[i].batch)
-            other.dims[i] = (ptrdiff_t)(a->o->train.batch / (accumulate * rt_ranks()));
+            other.dims[i] = rt_micro_batch(&other.train);
     const RtMemory need = rt_run_memory(a->m, &other, a->data, a->use);
     return (blocks ? blocks_bytes(a, &need, other.dims) : short_bytes(&need)) <= a->room;
 }
@@ -183,7 +183,7 @@ static bool accumulate_fits(const Asked *a, int64_t accumulate, bool blocks)
 /* The fewest micro-steps whose activations fit, 0 = none do: over the divisors of the batch. */
 static int64_t accumulate_that_fits(const Asked *a, bool blocks)
 {
-    const int64_t batch = rt_rank_batch(&a->o->train), now = a->o->train.accumulate;
+    const int64_t batch = rt_rank_batch(&a->o->train) / rt_leaves(), now = a->o->train.accumulate;
     int64_t root = 1;
     for (; root <= batch / root && root < 1000000; root++)
         if (batch % root == 0 && root > now && accumulate_fits(a, root, blocks))

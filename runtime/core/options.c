@@ -125,6 +125,8 @@ static const RtOption fixed_rows[] = {
   "that a process may keep the others waiting", false },
 { "rendezvous-timeout", RT_OPT_REAL, AT(rendezvous_timeout), TRAIN|EVAL, 1,  1e6,      "SECONDS",
   "until all processes must be there", false },
+{ "tree",         RT_OPT_INT,  AT(tree),               TRAIN,      0,        4096,     "N",
+  "sums in a tree over N parts of the batch: the same bits for 1 to N ranks", true },
 { "bucket",       RT_OPT_REAL, AT(bucket),             TRAIN,      0x1p-10,  1e6,      "MIB",
   "of gradients that processes sum at a time", true },
 { "comm-check",   RT_OPT_FLAG, AT(comm_check),         TRAIN,      0,        0,        NULL,
@@ -244,6 +246,8 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return false;
     if (strcmp(name, "device") == 0 || strcmp(name, "tf32") == 0)
         return !rt_place_is_host();
+    if (strcmp(name, "tree") == 0)
+        return rt_place_is_host();
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
     if (strcmp(name, "clip-value") == 0)
@@ -263,6 +267,8 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
                 "--%s: %s was compiled for processors\nhint: for GPUs compile again: gradcc "
                 "--target=cuda %s",
                 name, m->name, m->source);
+    if (strcmp(name, "tree") == 0)
+        rt_fail(RT_EXIT_USAGE, "--tree: sums of programs for GPUs have an order of their own");
     if (clips || strcmp(name, "clip-value") == 0)
         rt_fail(
             RT_EXIT_USAGE,
@@ -668,11 +674,12 @@ __attribute__((noreturn)) static void fail_divide(const RtTrain *t)
 
 __attribute__((noreturn)) static void fail_divide_ranks(const RtTrain *t)
 {
-    const int64_t parts = t->accumulate * rt_ranks(), down = t->batch / parts * parts;
+    const int64_t micro = rt_micro_steps(t), parts = micro * rt_ranks();
+    const int64_t down = t->batch / parts * parts;
     rt_fail(RT_EXIT_USAGE,
-            "batch = %lld does not divide into accumulate = %lld micro-steps on %d ranks\nhint: "
-            "batch %lld or %lld",
-            (long long)t->batch, (long long)t->accumulate, rt_ranks(),
+            "batch = %lld does not divide into %lld micro-step%s on each of %d ranks\nhint: batch "
+            "%lld or %lld",
+            (long long)t->batch, (long long)micro, micro == 1 ? "" : "s", rt_ranks(),
             (long long)(down > 0 ? down : parts), (long long)(down + parts));
 }
 
@@ -701,7 +708,8 @@ void rt_options_settle(const RtModel *m, RtOptions *o)
                     m->source);
         if (t->batch % t->accumulate)
             fail_divide(t);
-        if (t->batch % (t->accumulate * rt_ranks()))
+        rt_tree_set(o->tree);
+        if (t->batch % ((int64_t)rt_micro_steps(t) * rt_ranks()))
             fail_divide_ranks(t);
     }
     for (int i = 0; i < m->n_dims; i++) {

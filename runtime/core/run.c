@@ -195,7 +195,7 @@ static void training_memory(const RtModel *m, const RtOptions *o, const RtData *
     const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
     RtStateTensor states[RT_MAX_STATES + 1];
     int n = rt_optim_states(&o->train, states);
-    at->gradients = placed(flat);
+    at->gradients = (1 + rt_tree_buffers()) * placed(flat);
     for (int i = 0; i < n; i++)
         at->state += placed(state_bytes(m, &states[i]));
     if (o->train.ema > 0) {
@@ -252,6 +252,7 @@ static void training_buffers(RtRun *run)
         state->ema = rt_place_alloc(flat, "the average of the weights");
     if (t->ema > 0 && m->n_halves > 0)
         state->other = rt_place_alloc(other_bytes(m), "the average of the weights in 16 bits");
+    state->tree = rt_tree_open(m);
     state->buckets = rt_buckets_open(m, run->d_p, state->opt->bucket * 0x1p20);
     state->pieces = rt_optim_pieces(m, &state->n_pieces);
     state->tensors = rt_tensors_new(m, t->optimizer);
@@ -284,7 +285,7 @@ RtRun *rt_run_create(const RtModel *m, const RtOptions *o, RtData *data, int use
     rt_step_open(run);
     for (int i = 0; (use & RT_USE_OUTPUT) && i < m->n_outputs; i++)
         run->outputs[i] = rt_place_take(output_bytes(m, o->dims, i), m->outputs[i].name);
-    run->micro_steps = (int)o->train.accumulate;
+    run->micro_steps = rt_micro_steps(&o->train);
     const RtRooms rooms = room_sizes(m, o, data, use);
     rt_rooms_open(&rooms, run->arena, arena_bytes(m, o, use));
     rt_place_close();
@@ -299,6 +300,7 @@ void rt_run_free(RtRun *run)
         rt_place_free(run->outputs[i]);
     rt_optim_close(run);
     rt_buckets_close(state->buckets);
+    rt_tree_close(state->tree);
     rt_free(state->pieces);
     rt_tensors_free(state->tensors);
     for (int i = 0; i < state->n_states; i++)

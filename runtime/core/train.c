@@ -159,9 +159,11 @@ static void adopt_checkpoint(Train *t)
 static void print_settings(const Train *t)
 {
     const RtTrain *s = &t->o->train;
-    printf("batch    %lld samples per update = %lld micro-step%s of %lld", (long long)s->batch,
-           (long long)s->accumulate, s->accumulate == 1 ? "" : "s",
-           (long long)(s->batch / s->accumulate));
+    const int micro = rt_micro_steps(s);
+    printf("batch    %lld samples per update = ", (long long)s->batch);
+    if (rt_ranks() > 1)
+        printf("%d ranks with ", rt_ranks());
+    printf("%d micro-step%s of %td", micro, micro == 1 ? "" : "s", rt_micro_batch(s));
     for (int i = 0; i < t->m->n_dims; i++)
         if (!t->m->dims[i].batch)
             printf(", %s = %td", t->m->dims[i].name, t->o->dims[i]);

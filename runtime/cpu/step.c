@@ -73,6 +73,7 @@ void rt_begin_step(RtRun *run, RtStep *s)
 {
     RtState *state = run->state;
     const RtTrain *t = &state->opt->train;
+    state->seeded = false;
     *s = (RtStep){ .key = { t->seed, (uint32_t)state->step },
                    .finite = true,
                    .factor = 1,
@@ -81,7 +82,7 @@ void rt_begin_step(RtRun *run, RtStep *s)
                    .scale = state->scale > 0 ? state->scale : 1,
                    .check = state->check };
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
-    run->micro_steps = (int)t->accumulate;
+    run->micro_steps = rt_micro_steps(t);
     const ptrdiff_t share = rt_rank_batch(t);
     rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples + rt_rank() * share, share,
                  state->rows);
@@ -93,13 +94,15 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
 {
     const RtState *state = run->state;
     const RtTrain *t = &state->opt->train;
-    const ptrdiff_t n = rt_rank_batch(t) / run->micro_steps;
+    const ptrdiff_t n = rt_micro_batch(t);
+    if (state->tree && state->seeded && micro > 0 && micro % t->accumulate == 0)
+        rt_tree_leaf(state->tree, run->d_p, s);
     rt_run_set_batch(run, n);
     s->sample = (int64_t)rt_rank() * rt_rank_batch(t) + (int64_t)micro * n;
     for (int i = 0; i < run->model->n_inputs; i++)
         run->inputs[i] = (const char *)state->rows[i]
                          + (size_t)(micro * n) * rt_row_bytes(run->model, state->opt->dims, i);
-    s->buckets = micro == run->micro_steps - 1 ? state->buckets : NULL;
+    s->buckets = micro == run->micro_steps - 1 && !state->tree ? state->buckets : NULL;
     if (s->check)
         rt_check_micro(s->check, micro);
 }
@@ -114,6 +117,7 @@ void rt_seed_losses(RtRun *run, RtStep *s)
         empty = empty || (run->model->slots[i].weight != 0 && !(s->count[i] > 0));
     }
     RtState *state = run->state;
+    state->seeded = true;
     if (empty && state->empty++ == 0)
         rt_warn("step %lld: no element of the batch counts in the loss: it is 0, and so is its "
                 "gradient",
@@ -125,6 +129,7 @@ void rt_reduce_gradients(RtRun *run, RtStep *s)
 {
     const RtModel *m = run->model;
     s->buckets = NULL;
+    rt_tree_finish(run->state->tree, run->d_p, s);
     rt_buckets_finish(run->state->buckets);
     run->state->signal = rt_comm_signal();
     rt_comm_sum(s->sum, m->n_slots, RT_F64, "the sums of the losses");

@@ -57,6 +57,7 @@ for n in 2 3 4; do
     if [ $have_gloo ]; then
         gloo gloo$n $n $run --out gloo$n
         says gloo$n "$(printf '0 %.0s' $(seq $n) | sed 's/ $//')" gloo$n.0.log "ranks    $n, started by flags" "sums by Gloo" \
+            "batch    12 samples per update = $n ranks with 1 micro-step of $((12 / n))" \
             'sums     of gradients in 1 part, the largest '
         same gloo$n-parameters one gloo$n
         [ -s gloo$n.1.log ] && bad gloo$n-quiet "rank 1 says: $(head -n 3 gloo$n.1.log)"
@@ -81,6 +82,22 @@ fi
 [ $have_gloo ] || skip gloo "this build has no Gloo"
 grep -o '"val/loss": [0-9.]*' one/metrics.jsonl > one.val
 grep -o '"val/loss": [0-9.]*' gloo3/metrics.jsonl | cmp -s - one.val && ok validation || bad validation "other losses"
+
+# ---- --tree: the same bits -------------------------------------------------------------------------
+
+# In fp32, where sums in another order show.
+"$GRADCC" "$root/models/chargpt.model" $sizes -D rate=0.1 -o tree || bad tree "does not compile"
+run_tree="./tree --data input.txt --steps 8 --batch 16 --accumulate 2 --eval 4 --save 0 --dims T=24 --tree 4"
+$run_tree --out tree1 > tree1.log 2>&1; codes=" $?"
+says tree1 0 tree1.log "batch    16 samples per update = 8 micro-steps of 2" "bytes allocated, as planned"
+for n in 2 4; do
+    [ $have_gloo ] || continue
+    gloo tree$n $n $run_tree --out tree$n
+    cmp -s tree1/step-00000008/model.safetensors tree$n/step-00000008/model.safetensors && ok tree$n-bits ||
+        bad tree$n-bits "other bits: $(tail -n 2 tree$n.0.log)"
+done
+./gpt --data input.txt --batch 12 --dims T=24 --tree 3 --out none > tree3.log 2>&1; codes=" $?"
+says tree3 2 tree3.log "--tree 3 on 1 rank: wants a power of 2 that the ranks divide"
 
 # ---- --comm-check ---------------------------------------------------------------------------------
 
@@ -140,6 +157,73 @@ for name in terminated interrupted; do
     [ -e $name/step-*/manifest.json ] && ok $name-saved || bad $name-saved "$(cat $name.0.log)"
 done
 
+# ---- by the launchers themselves ------------------------------------------------------------------
+
+# begun NAME: waits until the run in that folder has made some updates
+begun() {
+    local i
+    for ((i = 0; i < 300; i++)); do
+        [ "$(grep -c '"train/loss"' "$1/metrics.jsonl" 2> /dev/null)" -gt 3 ] 2> /dev/null && return
+        sleep 0.1
+    done
+}
+forever="./gpt --data input.txt --steps 100000 --batch 12 --eval 0 --save 0 --dims T=24 --comm-timeout 4"
+if [ $have_mpi ]; then
+    for signal in KILL STOP; do
+        timeout 60 mpirun --oversubscribe -n 3 $forever --out under$signal > under$signal.log 2>&1 & job=$!
+        begun under$signal
+        worker=$(pgrep -P "$(pgrep -P $job mpirun)" gpt | sed -n 2p)
+        kill -$signal "$worker"
+        wait $job; codes=" $?"
+        kill -KILL "$worker" 2> /dev/null
+        if [ $signal = STOP ]; then says under-mpirun-stopped 76 under$signal.log "process $worker) has given no sign of life"
+        elif [ "$codes" != " 0" ]; then ok under-mpirun-killed; else bad under-mpirun-killed "exit code$codes"; fi
+    done
+fi
+if command -v torchrun > /dev/null; then
+    timeout 100 torchrun --no-python --nproc-per-node 2 $run --out torch > torch.log 2>&1; codes=" $?"
+    says torchrun 0 torch.log 'ranks    2, started by torchrun' 'with 2 of them on this host'
+    cmp -s torch/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok torchrun-bits || bad torchrun-bits "other bits"
+    timeout 100 torchrun --no-python --nproc-per-node 2 $forever --out torchlost > torchlost.log 2>&1 & job=$!
+    begun torchlost
+    worker=$(pgrep -f "out torchlost" | while read -r p; do grep -qz '^RANK=1$' /proc/$p/environ 2> /dev/null && echo "$p"; done | head -n 1)
+    kill -STOP "$worker"; wait $job; codes=" $?"; kill -KILL "$worker" 2> /dev/null
+    says torchrun-stopped 1 torchlost.log "rank 1 (" "has given no sign of life"
+else
+    skip torchrun "torchrun is not installed (pip install torch)"
+fi
+
+# ---- two hosts: network namespaces with a link between them ----------------------------------------
+
+net=gradcc$$
+if ip netns add ${net}a 2> /dev/null && ip netns add ${net}b 2> /dev/null &&
+   ip link add va$$ netns ${net}a type veth peer name vb$$ netns ${net}b 2> /dev/null; then
+    ip -n ${net}a link set lo up; ip -n ${net}b link set lo up
+    ip -n ${net}a addr add 10.213.7.1/24 dev va$$; ip -n ${net}a link set va$$ up
+    ip -n ${net}b addr add 10.213.7.2/24 dev vb$$; ip -n ${net}b link set vb$$ up
+    # hosts NAME PROGRAM...: rank 0 on one, rank 1 on the other
+    hosts() {
+        local name=$1; shift
+        export MASTER_ADDR=10.213.7.1 MASTER_PORT=29500 WORLD_SIZE=2
+        RANK=0 ip netns exec ${net}a timeout 60 "$@" --interface va$$ > $name.0.log 2>&1 & first=$!
+        RANK=1 ip netns exec ${net}b timeout 60 "$@" --interface vb$$ > $name.1.log 2>&1 & second=$!
+        unset MASTER_ADDR MASTER_PORT WORLD_SIZE
+    }
+    hosts two $run --out two
+    wait $first; codes=" $?"; wait $second; codes="$codes $?"
+    says two-hosts "0 0" two.0.log "they met at 10.213.7.1 port 29500; sums by Gloo over va$$"
+    cmp -s two/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok two-hosts-bits || bad two-hosts-bits "other bits"
+    hosts cut $forever --out cut
+    begun cut
+    ip -n ${net}b link set vb$$ down
+    wait $first; codes=" $?"; wait $second; codes="$codes $?"
+    says cut-0 "76 76" cut.0.log "error: rank 1 (" "has given no sign of life for"
+    says cut-1 "76 76" cut.1.log "[rank 1] error: rank 0 (10.213.7.1 port 29500)"
+else
+    skip two-hosts "no network namespaces can be made here (needs root, and ip of iproute2)"
+fi
+ip netns del ${net}a 2> /dev/null; ip netns del ${net}b 2> /dev/null
+
 # ---- what is wrong before the first step -----------------------------------------------------------
 
 # wrong NAME CODE TEXT VARIABLE... -- OPTION...: one process, with these variables and options
@@ -190,7 +274,7 @@ wrong taken 2 "rank 0 cannot listen at port $((port + 4)): Address already in us
 kill $taken; wait $taken 2> /dev/null
 port=$((port + 5))
 gloo batch 2 ./gpt --data input.txt --dims T=24 --out none --batch 9
-says batch "2 2" batch.1.log "batch = 9 does not divide into accumulate = 1 micro-steps on 2 ranks" "batch 8 or 10"
+says batch "2 2" batch.1.log "batch = 9 does not divide into 1 micro-step on each of 2 ranks" "batch 8 or 10"
 
 # differ NAME TEXT OPTIONS-OF-1: rank 0 and rank 1 do not agree
 differ() {
