@@ -58,6 +58,7 @@ typedef struct { /* D[m,n] = epilogue(alpha op(A)[m,k] op(B)[k,n] + beta C[m,n])
 size_t lt_size(uint32_t type); /* bytes of an element, 0 = not modelled */
 bool lt_missing(void);         /* CUDASIM_CUBLASLT=missing */
 bool lt_plain(void);           /* =plain: no epilogue but the default */
+bool lt_twice(void);           /* =twice: GELU, its gradient: a kernel behind the product's */
 /* The status that CUDASIM_FAIL wants of this call, or SUCCESS. */
 cublasStatus_t lt_injected(const char *call);
 /* Checks descriptors against each other. */

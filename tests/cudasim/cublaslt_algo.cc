@@ -5,7 +5,8 @@
  * epilogue and none for others; where its documentation leaves it open, there is none here, so that
  * a caller keeps another way. The rows differ in workspace and in the order of sums.
  *
- *   CUDASIM_CUBLASLT=missing|old|plain   no handle; a version of years ago; no fused epilogues
+ *   CUDASIM_CUBLASLT=missing|old|plain|twice   no handle; a version of years ago; no fused
+ *   epilogues; GELU and its gradient by a second kernel
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,13 +47,15 @@ static bool setting(const char *value)
     const char *given = getenv("CUDASIM_CUBLASLT");
     if (!given || !*given)
         return false;
-    if (strcmp(given, "missing") != 0 && strcmp(given, "old") != 0 && strcmp(given, "plain") != 0)
-        cudasim_report("CUDASIM_CUBLASLT is missing, old or plain, not '%s'", given);
+    if (strcmp(given, "missing") != 0 && strcmp(given, "old") != 0 && strcmp(given, "plain") != 0
+        && strcmp(given, "twice") != 0)
+        cudasim_report("CUDASIM_CUBLASLT is missing, old, plain or twice, not '%s'", given);
     return strcmp(given, value) == 0;
 }
 
 bool lt_missing(void) { return setting("missing"); }
 bool lt_plain(void) { return setting("plain"); }
+bool lt_twice(void) { return setting("twice"); }
 
 size_t cublasLtGetVersion(void) { return setting("old") ? OLD_VERSION : CUBLAS_VERSION; }
 size_t cublasLtGetCudartVersion(void) { return CUDART_VERSION; }

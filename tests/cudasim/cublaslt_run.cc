@@ -361,7 +361,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (at.workspace_bytes > workspaceBytes
         || (at.workspace_bytes && (!workspace || (uintptr_t)workspace % 16 != 0)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    return cudasim_enqueue(stream, "cublasLtMatmul", [p, at] { lt_run(&p, &at); }) == cudaSuccess
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_EXECUTION_FAILED;
+    cudaError_t e = cudasim_enqueue(stream, "cublasLtMatmul", [p, at] { lt_run(&p, &at); });
+    if (e == cudaSuccess && lt_twice() && (p.op.epilogue & (CUBLASLT_EPILOGUE_GELU | 64u)))
+        e = cudasim_enqueue(stream, "epilogue of cublasLtMatmul", [] {});
+    return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -6,20 +6,18 @@
  */
 #include "sim.h"
 
-namespace
-{
+#include <string.h>
 
-struct Node {
+struct CUgraphNode_st {
     const char *name;
     std::function<void()> run;
     std::vector<SimHostRange> reads;
     int branch;
     std::vector<int> after;
 };
+typedef struct CUgraphNode_st Node;
 
-int n_captures; /* that run */
-
-} // namespace
+static int n_captures; /* that run */
 
 struct SimCapture {
     cudaStream_t origin;
@@ -120,6 +118,27 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     SIM_CALL("cudaStreamIsCapturing");
     *status = sim_stream(stream)->capture ? cudaStreamCaptureStatusActive
                                           : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n)
+{
+    SIM_CALL("cudaGraphGetNodes");
+    const size_t room = nodes ? *n : 0;
+    *n = graph->nodes.size();
+    for (size_t i = 0; i < room && i < *n; i++)
+        nodes[i] = &graph->nodes[i];
+    return cudaSuccess;
+}
+
+/* By the name that the operation was queued with. */
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *type)
+{
+    SIM_CALL("cudaGraphNodeGetType");
+    *type = strncmp(node->name, "copy ", 5) == 0            ? cudaGraphNodeTypeMemcpy
+            : strcmp(node->name, "fill") == 0               ? cudaGraphNodeTypeMemset
+            : strcmp(node->name, "cudaLaunchHostFunc") == 0 ? cudaGraphNodeTypeHost
+                                                            : cudaGraphNodeTypeKernel;
     return cudaSuccess;
 }
 

@@ -194,6 +194,10 @@ static void graph(void)
     cudaStream_t a = new_stream(), b = new_stream();
     cudaEvent_t fork, join;
     cudaGraph_t graph;
+    cudaGraphNode_t nodes[6];
+    cudaGraphNodeType type;
+    size_t n;
+    int kernels = 0;
     cudaGraphExec_t exec;
     float *x = counting(256), *y = on_device<float>(256), *z = on_device<float>(256);
     float *out = pinned<float>(2), *sums = on_device<float>(2);
@@ -209,7 +213,16 @@ static void graph(void)
     CHECK(cudaEventRecord(join, b));
     CHECK(cudaStreamWaitEvent(a, join));
     LAUNCH(a, add_one, 1, 256, 0, x, z, 256);
+    CHECK(cudaMemsetAsync(z, 0, 1024, a));
     CHECK(cudaStreamEndCapture(a, &graph));
+    CHECK(cudaGraphGetNodes(graph, NULL, &n));
+    WANT(n == 6);
+    CHECK(cudaGraphGetNodes(graph, nodes, &n));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(cudaGraphNodeGetType(nodes[i], &type));
+        kernels += type == cudaGraphNodeTypeKernel;
+    }
+    WANT(kernels == 5);
     CHECK(cudaGraphInstantiate(&exec, graph));
     CHECK(cudaGraphDestroy(graph));
     CHECK(cudaGraphLaunch(exec, a));
