@@ -279,6 +279,13 @@ static const char *written_name(Emitter *e, const Step *s, int a, const Type *ty
                : emit_format(e, "%s, %s elements of it", name, dim_text(e->cx, all));
 }
 
+/* Does the epilogue of a product write something in place of its result? */
+static bool is_left_out(const Step *s)
+{
+    return s->epilogue->kind == EPILOGUE_GELU_GRAD
+           || buffer_root(s->epilogue->to.buffer) == buffer_root(s->operands[0].buffer);
+}
+
 /* RT_CHECK(s, 3, "h[B,C]", h, n.B*C); of what the step writes through argument a. */
 static void add_check(Function *f, const Step *s, int a, const Dim *offset, Grid g)
 {
@@ -296,7 +303,10 @@ static void add_check(Function *f, const Step *s, int a, const Dim *offset, Grid
     const char *at = operand_text(f, o);
     at = dim_is(offset, 0) ? at : emit_format(e, "%s + %s", at, dim_c_factor(&f->dims, offset));
     const char *name = written_name(e, s, a, operand_type(f, o), all);
-    emit_call(&t, INDENT, dense ? "RT_CHECK(" : "RT_CHECK_GRID(",
+    const bool maybe = s->epilogue && a == 0 && is_left_out(s);
+    if (maybe)
+        text_add(&t, "    if (!%s)\n", step_is_done(f, s));
+    emit_call(&t, maybe ? 2 * INDENT : INDENT, dense ? "RT_CHECK(" : "RT_CHECK_GRID(",
               (const char *[]){ "s", emit_format(e, "%d", s->number), emit_string(e, name), at,
                                 dense ? dim_c(&f->dims, all) : axes.at },
               5, ");");

@@ -55,7 +55,7 @@ static const Step *last_writer(Emitter *e, int param)
     const Routine *r = e->kp->train;
     const Step *last = NULL;
     for (int i = 0; r && i < r->steps.len; i++)
-        if (r->steps.at[i]->backward && writes(r->steps.at[i], param))
+        if (r->steps.at[i]->backward && !r->steps.at[i]->rest && writes(r->steps.at[i], param))
             last = r->steps.at[i];
     return last;
 }

@@ -92,6 +92,19 @@ static const char *starts_of(Rooms *r, const Step *step)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/* What the product that is told next may do besides. */
+static const char *epilogue_of(Emitter *e, const Step *s, int indent)
+{
+    const Epilogue *x = s->epilogue;
+    if (x == NULL)
+        return "";
+    const bool alone = buffer_root(x->to.buffer) == buffer_root(s->operands[0].buffer);
+    return emit_format(e, "%*srt_room_epilogue(rooms, %s);\n", indent, "",
+                       x->kind == EPILOGUE_GELU_GRAD ? "RT_GELU_GRAD"
+                       : alone                       ? "RT_GELU"
+                                                     : "RT_GELU_AND_INPUT");
+}
+
 /* A product with operands off their boundaries, in each iteration that differs. */
 static const char *product_with_starts(Rooms *r, const Step *step, const char *starts)
 {
@@ -112,9 +125,16 @@ static const char *product_with_starts(Rooms *r, const Step *step, const char *s
     text_add(&t, indent > r->indent ? " {\n" : "%*s{\n", indent, "");
     indent += indent > r->indent ? 0 : INDENT;
     emit_statement(&t, indent, emit_format(e, "const RtStarts at = { %s };", starts));
+    text_put(&t, epilogue_of(e, step, indent));
     text_put(&t, c_call_room(e, r->dims, step->kernel, "at", indent));
     text_add(&t, "%*s}\n", indent - INDENT, "");
     return t.at;
+}
+
+static const char *product_or_call(Rooms *r, const Step *step)
+{
+    return emit_format(r->e, "%s%s", epilogue_of(r->e, step, r->indent),
+                       c_call_room(r->e, r->dims, step->kernel, NULL, r->indent));
 }
 
 static void collect(Rooms *r, const Steps *steps)
@@ -129,7 +149,7 @@ static void collect(Rooms *r, const Steps *steps)
         }
         const char *starts = starts_of(r, step);
         const char *text = starts[0] ? product_with_starts(r, step, starts)
-                                     : c_call_room(r->e, r->dims, step->kernel, NULL, r->indent);
+                                     : product_or_call(r, step);
         text = intern(r->e->cx, text);
         if (text[0] && !map_get(r->seen, text))
             text_put(r->out, text);

@@ -12,7 +12,11 @@
 static const char how_to_read[] =
     "/* One call per step: its number, the line of the model that it is, or of such a line what\n"
     " * it computes. RT_CHECK looks at what the call above it wrote, for --replay and --trace\n"
-    " * alone; RT_REPETITION tells it the repetition. */\n\n";
+    " * alone; RT_REPETITION tells it the repetition.";
+static const char how_epilogues[] =
+    " A product behind rt_epilogue_gelu may write\n"
+    " * GELU of its result, too, in its own kernel (behind _grad, its result times the slope of\n"
+    " * GELU alone): decided when the program starts. The step that does it else is left out then.";
 
 static void write_function(Function *f, const char *name, const Steps *steps, bool backward,
                            const char *what);
@@ -95,7 +99,7 @@ static const char *flag_text(Function *f, Flag flag)
     return flag == FLAG_LATER ? later : emit_format(f->e, "s->add || %s", later);
 }
 
-static const char *call_text(Function *f, const Step *s)
+static const char *call_text(Function *f, const Step *s, int indent)
 {
     Emitter *e = f->e;
     Arena *a = e->cx->scratch;
@@ -131,9 +135,38 @@ static const char *call_text(Function *f, const Step *s)
         if (h->dim[i])
             word(e, &w, dim_c(&f->dims, dim_sym(e->p->dims, dims_at(e->p->dims, i))));
     word_stream(e, &w, f->head, false);
-    emit_call(&t, INDENT, arena_printf(a, "%s(", (const char *)map_get(e->kernel_name, s->kernel)),
+    emit_call(&t, indent, arena_printf(a, "%s(", (const char *)map_get(e->kernel_name, s->kernel)),
               w.at, w.len, ");");
     return t.at;
+}
+
+/* A call, with what its epilogue may do said before; or the call that it leaves to do, and where it
+   was not done, that of all. */
+static const char *calls_text(Function *f, const Steps *steps, int i)
+{
+    Emitter *e = f->e;
+    const Step *s = steps->at[i];
+    const bool rest = i + 1 < steps->len && steps->at[i + 1]->rest;
+    if (s->product == NULL && s->epilogue == NULL)
+        return call_text(f, s, INDENT);
+    if (s->product != NULL)
+        return emit_format(e, "    if (!%s)\n%s%s%s", step_is_done(f, s->product),
+                           call_text(f, s, 2 * INDENT), rest ? "\n    else\n" : "",
+                           rest ? call_text(f, steps->at[i + 1], 2 * INDENT) : "");
+    const bool grad = s->epilogue->kind == EPILOGUE_GELU_GRAD;
+    Text t = text_new(e->cx->scratch);
+    emit_call(&t, INDENT, grad ? "rt_epilogue_gelu_grad(" : "rt_epilogue_gelu(",
+              (const char *[]){ operand_text(f, &s->epilogue->to),
+                                grad ? operand_text(f, &s->epilogue->x) : "stream", "stream" },
+              grad ? 3 : 2, ");\n");
+    text_put(&t, call_text(f, s, INDENT));
+    return t.at;
+}
+
+const char *step_is_done(Function *f, const Step *product)
+{
+    return emit_format(f->e, "rt_epilogue_wrote(%s, stream)",
+                       operand_text(f, &product->epilogue->to));
 }
 
 /* Does another of the steps work on a line of this one? */
@@ -141,7 +174,7 @@ static bool shares_line(Emitter *e, const Steps *steps, const Step *s)
 {
     for (int i = 0; i < steps->len; i++) {
         const Step *other = steps->at[i];
-        if (!other->kernel || other == s || other->backward)
+        if (!other->kernel || other == s || other->backward || other->rest)
             continue;
         for (int a = 0; a < s->kernel->lines.len; a++)
             for (int b = 0; b < other->kernel->lines.len; b++)
@@ -202,7 +235,7 @@ static Row step_row(Function *f, const Steps *steps, int i)
     const Step *s = steps->at[i];
     const char *where = s->span.file ? source_where(e->cx, s->span) : "";
     const bool part = s->kernel->lines.len != 1 || shares_line(e, steps, s);
-    Row row = { .left = call_text(f, s) };
+    Row row = { .left = calls_text(f, steps, i) };
     if (s->backward)
         row.comment = emit_format(e, "%-4d %-11s  %s  %s", s->number, undone_text(e, s),
                                   kernel_where(e, s->kernel), s->kernel->brief);
@@ -506,7 +539,7 @@ static void write_function(Function *f, const char *name, const Steps *steps, bo
     operands_declare(f, steps, backward);
     for (int i = 0; i < steps->len; i++) {
         const Step *s = steps->at[i];
-        if (f->depth == 0 && s->backward != backward)
+        if ((f->depth == 0 && s->backward != backward) || s->rest)
             continue;
         if (s->kernel == NULL)
             write_loop(f, s);
@@ -619,11 +652,20 @@ static bool has_mixed(const Steps *steps)
     return false;
 }
 
+static bool has_epilogue(const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++)
+        if (steps->at[i]->epilogue || has_epilogue(&steps->at[i]->body))
+            return true;
+    return false;
+}
+
 void c_forward(Emitter *e)
 {
     emit_banner(e, 5, "forward");
     if (e->kp->train)
-        text_put(e->out, how_to_read);
+        text_add(e->out, "%s%s */\n\n", how_to_read,
+                 has_epilogue(&e->kp->train->steps) ? how_epilogues : "");
     if (!e->cuda) /* there section 4 has them */
         c_slots(e);
     if (e->p->means.len > 0)

@@ -41,6 +41,7 @@ void cu_launch(CudaWriter *c, Text *t, const char *kernel, const char *grid, con
 void cu_map(CudaWriter *c);           /* cu_map.c: fills in a MAP kernel */
 void cu_workspace(KernelProgram *kp); /* cu_map.c: room for partial sums, as arguments */
 void cu_pitch(KernelProgram *kp);     /* cu_pitch.c: long rows on a boundary */
+void cu_epilogue(KernelProgram *kp);  /* cu_epilogue.c: what products may do besides */
 /* cu_comment.c: at the head of section 4, the words used there; lines of a comment, and its end */
 extern const char cu_map_how_to_read[];
 void cu_rule(Emitter *e); /* cu_rule.c: the update of elements, in section 7 */

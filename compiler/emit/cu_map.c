@@ -702,6 +702,7 @@ static void add_operands(KernelProgram *kp, Routine *r, Steps *steps, Map *first
 void cu_workspace(KernelProgram *kp)
 {
     cu_pitch(kp);
+    cu_epilogue(kp);
     Routine *const routine[] = { kp->train, kp->eval, kp->output, kp->count };
     Map *first = map_new(kp->program->cx->scratch); /* Kernel -> its first work argument */
     for (int i = 0; i < kp->kernels.len; i++) {

@@ -156,7 +156,7 @@ static int count_steps(const Steps *steps)
 {
     int n = 0;
     for (int i = 0; i < steps->len; i++)
-        n += steps->at[i]->kernel ? 1 : count_steps(&steps->at[i]->body);
+        n += steps->at[i]->kernel ? !steps->at[i]->rest : count_steps(&steps->at[i]->body);
     return n;
 }
 

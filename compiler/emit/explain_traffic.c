@@ -5,7 +5,8 @@
  * one idea: each access of a kernel is counted as its form (cu_form.c) has it: once per phase that
  * needs it, unless it is kept; with partial sums, written and read. What all rows share is counted
  * once, for it comes from the caches. The least: each input read once, each output written once. Of
- * scatter it depends on the ids; products and attention are launches alone.
+ * scatter it depends on the ids; products and attention are launches alone. Then the same where
+ * products do GELU in their epilogues (cu_epilogue.c), as far as it differs.
  */
 #include "emit/cu.h"
 #include "emit/cu_form.h"
@@ -19,7 +20,8 @@ typedef struct {
     KernelProgram *kp;
     Emitter e;
     const int64_t *dims;
-    bool adds; /* gradients: are there several micro-steps? */
+    bool adds;      /* gradients: are there several micro-steps? */
+    bool epilogues; /* products do what they can in theirs */
 } Traffic;
 
 typedef struct {
@@ -29,7 +31,8 @@ typedef struct {
 
 typedef struct {
     const Kernel *k;
-    double times; /* per micro-step */
+    const char *name; /* of what an epilogue does besides, or leaves to do; or NULL */
+    double times;     /* per micro-step */
     Moved m;
 } TrafficRow;
 typedef VEC(TrafficRow) Rows;
@@ -200,6 +203,39 @@ static Moved moved_by_step(const Traffic *t, const Kernel *k)
 
 /* ---- the steps of a micro-step --------------------------------------------------------------- */
 
+/* The product's epilogue writes GELU of the result besides, or reads what its gradient is of. */
+static Moved moved_besides(const Traffic *t, const Step *s)
+{
+    const Matmul *x = &s->kernel->matmul;
+    const double n = size_of(t, x->m) * size_of(t, x->n);
+    const double bytes = n * dtype_bytes(s->kernel->args.at[0].dtype);
+    const bool grad = s->epilogue->kind == EPILOGUE_GELU_GRAD;
+    return (Moved){ grad ? bytes : 0, grad ? 0 : bytes, bytes, 0 };
+}
+
+static const char *kernel_name(Traffic *t, const Kernel *k)
+{
+    return emit_format(&t->e, "k%d_%s", k->number, k->name);
+}
+
+/* besides: what the epilogue of step s moves, not the step. */
+static void add_row(Traffic *t, Rows *rows, const Step *s, bool besides, double times)
+{
+    int at = 0;
+    while (at < rows->len
+           && (rows->at[at].k != s->kernel || (rows->at[at].m.launches == 0) != besides))
+        at++;
+    if (at == rows->len) {
+        TrafficRow row = { .k = s->kernel };
+        row.m = besides ? moved_besides(t, s) : moved_by_step(t, s->kernel);
+        if (besides || s->rest)
+            row.name = emit_format(&t->e, "%s%s", kernel_name(t, s->kernel),
+                                   besides ? ", besides" : "");
+        vec_push(t->e.cx->scratch, rows, row);
+    }
+    rows->at[at].times += times;
+}
+
 static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
 {
     for (int i = 0; i < steps->len; i++) {
@@ -208,14 +244,11 @@ static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
             add_steps(t, rows, &s->body, times * size_of(t, s->loop->trip));
             continue;
         }
-        int at = 0;
-        while (at < rows->len && rows->at[at].k != s->kernel)
-            at++;
-        if (at == rows->len) {
-            TrafficRow row = { .k = s->kernel, .m = moved_by_step(t, s->kernel) };
-            vec_push(t->e.cx->scratch, rows, row);
-        }
-        rows->at[at].times += times;
+        if (t->epilogues ? s->product && !s->rest : s->rest)
+            continue;
+        if (t->epilogues && s->epilogue)
+            add_row(t, rows, s, true, times);
+        add_row(t, rows, s, false, times);
     }
 }
 
@@ -294,25 +327,58 @@ static void write_launches(const Traffic *t, Text *out, const Rows *rows, double
              samples == 1 ? "s" : "", micro * micro_steps + update + samples + ends);
 }
 
+/* With epilogues: the rows that are others. */
 static void write_table(Traffic *t, Text *out, const Rows *rows, double micro_steps)
 {
     double moved = 0, least = 0, update;
+    Text behind = text_new(t->e.cx->scratch);
     text_add(out, "%-*s %6s %10s %10s %10s %10s %6s\n", NAME_WIDTH, "kernel", "times", "read",
              "written", "moved", "least", "ratio");
     for (int i = 0; i < rows->len; i++) {
         const TrafficRow *r = &rows->at[i];
-        if (r->k->kind != KERNEL_MAP && r->k->kind != KERNEL_SCATTER)
+        if (r->k->kind != KERNEL_MAP && r->k->kind != KERNEL_SCATTER && r->m.launches > 0)
             continue;
-        write_row(t, out, emit_format(&t->e, "k%d_%s", r->k->number, r->k->name),
-                  r->times * micro_steps, &r->m);
+        if (!t->epilogues || r->name)
+            write_row(t, out, r->name ? r->name : kernel_name(t, r->k), r->times * micro_steps,
+                      &r->m);
         moved += r->times * micro_steps * (r->m.read + r->m.written);
         least += r->times * micro_steps * r->m.least;
     }
-    write_update(t, out, &update);
+    write_update(t, t->epilogues ? &behind : out, &update);
     moved += update;
     least += update;
-    text_add(out, "\nOf an update: %s MB moved, %s MB the least: %.3f times.\n",
-             megabytes(t, moved), megabytes(t, least), least > 0 ? moved / least : 1);
+    text_add(out, "\n%s: %s MB moved, %s MB the least: %.3f times.\n",
+             t->epilogues ? "An update then" : "Of an update", megabytes(t, moved),
+             megabytes(t, least), least > 0 ? moved / least : 1);
+}
+
+/* Names of the kernels that epilogues stand for, each once. */
+static void list_left_out(Traffic *t, Text *names, const Steps *steps)
+{
+    for (int i = 0; i < steps->len; i++) {
+        const Step *s = steps->at[i];
+        list_left_out(t, names, &s->body);
+        if (!s->product || s->rest)
+            continue;
+        const char *name = kernel_name(t, s->kernel);
+        if (!strstr(names->at, name))
+            text_add(names, "%s%s", names->len ? ", " : "", name);
+    }
+}
+
+static void write_epilogues(Traffic *t, Text *out, const Rows *rows, double micro_steps)
+{
+    Text left = text_new(t->e.cx->scratch);
+    list_left_out(t, &left, &t->kp->train->steps);
+    if (left.len == 0)
+        return;
+    text_add(out,
+             "\nWhere the epilogues of products do GELU and its gradient, as the program decides "
+             "when it starts,\nthese are left out: %s.\nInstead there are, of a product "
+             "what its epilogue moves besides:\n\n",
+             left.at);
+    write_table(t, out, rows, micro_steps);
+    write_launches(t, out, rows, micro_steps);
 }
 
 void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int n_dims)
@@ -348,4 +414,8 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
     add_steps(&t, &rows, &kp->train->steps, 1);
     write_table(&t, out, &rows, micro_steps);
     write_launches(&t, out, &rows, micro_steps);
+    rows.len = 0;
+    t.epilogues = true;
+    add_steps(&t, &rows, &kp->train->steps, 1);
+    write_epilogues(&t, out, &rows, micro_steps);
 }

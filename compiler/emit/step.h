@@ -38,6 +38,8 @@ void operands_declare(Function *f, const Steps *steps, bool backward);
 /* What an operand is in one iteration: without the axes that its loops run along. */
 const Type *operand_type(Function *f, const Operand *o);
 const char *operand_text(Function *f, const Operand *o); /* as an argument of a call */
+/* c_step.c: a condition: this product's epilogue was done. */
+const char *step_is_done(Function *f, const Step *product);
 /* c_check.c: a line for each value that the step writes; which repetition it is. */
 void check_step(Function *f, const Step *s);
 void check_repetition(Function *f);

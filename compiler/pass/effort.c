@@ -109,6 +109,8 @@ static Effort steps_effort(const Count *c, const Steps *steps)
     Effort sum = { 0, 0 };
     for (int i = 0; i < steps->len; i++) {
         const Step *s = steps->at[i];
+        if (s->rest) /* it is done in place of the step before */
+            continue;
         const Effort one = s->kernel ? kernel_effort(c, s->kernel) : steps_effort(c, &s->body);
         const double times = s->kernel ? 1 : size_of(c, s->loop->trip);
         sum.flops += one.flops * times;

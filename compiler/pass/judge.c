@@ -62,6 +62,48 @@ static bool effect_adds(const Kernel *k, int arg)
     return false;
 }
 
+/* A write to b spoils what overlaps it, but for `but`. */
+static void judge_write(Judge *j, const Step *s, const Buffer *b, const Buffer *but)
+{
+    if (b->kind != BUF_ARENA)
+        return;
+    for (int i = 0; i < j->n; i++) {
+        const Buffer *o = j->r->buffers.at[i];
+        if (o == b || o == but || o->kind != BUF_ARENA || !j->holds[i] || o->bytes == 0
+            || b->bytes == 0)
+            continue;
+        const Buffer *x = place_of(b), *y = place_of(o);
+        if (overlap(b, o))
+            j->holds[i] = false;
+        else if (x != y && b->first <= o->last && o->first <= b->last
+                 && !j->above[x->id * j->n + y->id] && !j->above[y->id * j->n + x->id])
+            j->wrong = arena_printf(j->cx->arena,
+                                    "%s and %s live together in step %d, and "
+                                    "nothing keeps them apart at other dims",
+                                    b->name, o->name, s->number);
+    }
+    j->holds[b->id] = true;
+}
+
+/* An epilogue that may be done: it writes early, in the place of the product's result or apart from
+   all that is needed. */
+static void judge_epilogue(Judge *j, const Step *s)
+{
+    const Epilogue *e = s->epilogue;
+    const Buffer *to = planned(e->to.buffer), *c = planned(s->operands[0].buffer);
+    if (e->kind == EPILOGUE_GELU_GRAD && !j->holds[planned(e->x.buffer)->id])
+        j->wrong = arena_printf(j->cx->arena,
+                                "the epilogue of step %d reads %s, which is not there", s->number,
+                                e->x.buffer->name);
+    for (int a = 1; a < s->kernel->args.len && j->wrong == NULL; a++) {
+        const Buffer *b = planned(s->operands[a].buffer);
+        if (b->kind == BUF_ARENA && to->kind == BUF_ARENA && b->bytes > 0 && overlap(b, to))
+            j->wrong = arena_printf(j->cx->arena, "the epilogue of step %d overwrites %s",
+                                    s->number, b->name);
+    }
+    judge_write(j, s, to, place_of(to) == place_of(c) ? c : NULL);
+}
+
 static void judge_step(Judge *j, const Step *s)
 {
     const Kernel *k = s->kernel;
@@ -74,26 +116,11 @@ static void judge_step(Judge *j, const Step *s)
                                     "or was overwritten",
                                     s->number, k->name, b->name);
     }
-    for (int a = 0; a < k->args.len && j->wrong == NULL; a++) {
-        const Buffer *b = planned(s->operands[a].buffer);
-        if (!k->args.at[a].written || b->kind != BUF_ARENA)
-            continue;
-        for (int i = 0; i < j->n; i++) {
-            const Buffer *o = j->r->buffers.at[i];
-            if (o == b || o->kind != BUF_ARENA || !j->holds[i] || o->bytes == 0 || b->bytes == 0)
-                continue;
-            const Buffer *x = place_of(b), *y = place_of(o);
-            if (overlap(b, o))
-                j->holds[i] = false;
-            else if (x != y && b->first <= o->last && o->first <= b->last
-                     && !j->above[x->id * j->n + y->id] && !j->above[y->id * j->n + x->id])
-                j->wrong = arena_printf(j->cx->arena,
-                                        "%s and %s live together in step %d, and "
-                                        "nothing keeps them apart at other dims",
-                                        b->name, o->name, s->number);
-        }
-        j->holds[b->id] = true;
-    }
+    for (int a = 0; a < k->args.len && j->wrong == NULL; a++)
+        if (k->args.at[a].written)
+            judge_write(j, s, planned(s->operands[a].buffer), NULL);
+    if (s->epilogue != NULL && j->wrong == NULL)
+        judge_epilogue(j, s);
 }
 
 /* Without iterations, what has a slot for each is empty, and whoever reads it reads nothing. */

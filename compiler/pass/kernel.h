@@ -207,6 +207,18 @@ typedef struct {
 
 typedef struct Step Step;
 typedef VEC(Step *) Steps;
+
+/* What a library may do with the result of a product in the product's own kernel; the program
+   decides when it starts. A target that has such a library finds them behind fuse. */
+typedef enum {
+    EPILOGUE_GELU,      /* to = gelu(c), the tanh form; c is written as well, unless it is `to` */
+    EPILOGUE_GELU_GRAD, /* to = c * gelu'(x); c is not written */
+} EpilogueKind;
+typedef struct {
+    EpilogueKind kind;
+    Operand to, x; /* of rows as c has */
+} Epilogue;
+
 struct Step {
     Kernel *kernel;    /* NULL: a loop */
     Operand *operands; /* one per kernel argument */
@@ -222,6 +234,11 @@ struct Step {
     Span span;         /* of that value */
     bool backward;     /* of the backward pass */
     bool mixed;        /* ... in a loop that does forward values too */
+    /* A product with an epilogue; the step that is left out where that was done, and behind it, if
+       it does more, the rest of it, done then and with its number: both have the product. */
+    Epilogue *epilogue;
+    Step *product;
+    bool rest;
 };
 
 typedef struct Routine Routine;

@@ -45,7 +45,7 @@ static void number_steps(Order *o, Steps *steps, int depth)
             number_steps(o, &s->body, depth + 1);
             o->position++; /* the end of the loop is a moment of its own */
         } else {
-            s->number = ++o->number;
+            s->number = s->rest ? o->number : ++o->number;
         }
     }
 }
@@ -92,6 +92,18 @@ typedef struct {
     bool seen, read_first, strided, outside;
 } Use;
 
+/* What its epilogue writes is needed from the product on; what that reads is there before. */
+static void use_epilogue(Use *v, const Step *s, const Buffer *b, int depth)
+{
+    const Operand *o = &s->epilogue->to;
+    if (o->buffer != b)
+        return;
+    v->seen = true;
+    v->first = v->last = s->position;
+    for (int d = 0; d < depth; d++)
+        v->strided = v->strided || o->loop_stride[d] != NULL;
+}
+
 /* What a list of steps does to buffer b: where it starts and ends to need it. */
 static Use use_in(const Steps *steps, const Buffer *b, int depth)
 {
@@ -116,6 +128,8 @@ static Use use_in(const Steps *steps, const Buffer *b, int depth)
                 for (int d = 0; d < depth; d++)
                     v.strided = v.strided || s->operands[a].loop_stride[d] != NULL;
             }
+            if (s->epilogue != NULL)
+                use_epilogue(&v, s, b, depth);
         }
         if (!v.seen)
             continue;

@@ -115,6 +115,19 @@ static bool plain(const Operand *o)
     return true;
 }
 
+/* Where step s begins to need its result y: at the product whose epilogue may write it. */
+static int needed_from(const Step *s, const Buffer *y)
+{
+    const bool early = s->product != NULL && s->product->epilogue->to.buffer == y;
+    return early ? s->product->position : s->position;
+}
+
+/* What such an epilogue writes may lie in place of the product's result alone: it reads others. */
+static bool may_replace(const Step *s, const Buffer *x, const Buffer *y)
+{
+    return needed_from(s, y) == s->position || x == s->product->operands[0].buffer;
+}
+
 static void find_in_place(Plan *p, const Steps *steps, bool *taken)
 {
     for (int i = 0; i < steps->len; i++) {
@@ -127,13 +140,13 @@ static void find_in_place(Plan *p, const Steps *steps, bool *taken)
         for (int out = 0; out < k->args.len; out++) {
             Buffer *y = s->operands[out].buffer;
             if (!k->args.at[out].written || y->kind != BUF_ARENA || y->over != NULL
-                || y->first != s->position || !one_use(s, y) || !plain(&s->operands[out]))
+                || y->first != needed_from(s, y) || !one_use(s, y) || !plain(&s->operands[out]))
                 continue;
             for (int in = 0; in < k->args.len; in++) {
                 Buffer *x = s->operands[in].buffer;
                 if (in == out || x->kind != BUF_ARENA || taken[x->id] || x->last != s->position
                     || x->first == x->last || !one_use(s, x) || !plain(&s->operands[in])
-                    || x->dtype != y->dtype
+                    || x->dtype != y->dtype || !may_replace(s, x, y)
                     || !dim_same(type_elems(p->dims, x->type), type_elems(p->dims, y->type))
                     || !kernel_overwrites(k, in, out))
                     continue;

@@ -59,6 +59,8 @@ static bool pair_operands(Pairs *p, const Step *a, const Step *b)
 static bool kernels_pair(const Step *a, const Step *b)
 {
     const Kernel *x = a->kernel, *y = b->kernel;
+    if ((a->epilogue != NULL) != (b->epilogue != NULL) || a->rest != b->rest)
+        return false;
     return x == y || (x && y && a->depth == 0 && b->depth == 0 && (x->like == y || y->like == x));
 }
 

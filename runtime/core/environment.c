@@ -15,8 +15,8 @@ static const struct {
 } known[] = {
     { "RT_MATMUL", "library|plain" }, { "RT_MATMUL_BF16", "native|unpack" },
     { "RT_CUDA_GRAPH", "0|1" },       { "RT_CUDA_SYNC", "0|1" },
-    { "RT_CUDA_TUNE", "on|off" },     { "RT_CUDA_CACHE", NULL },
-    { "RT_CUDA_PROFILE", NULL },
+    { "RT_CUDA_TUNE", "on|off" },     { "RT_CUDA_EPILOGUE", "on|off|probe" },
+    { "RT_CUDA_CACHE", NULL },        { "RT_CUDA_PROFILE", NULL },
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -60,7 +60,7 @@ void rt_environment_check(void)
             there = there || (strlen(known[i].name) == len && !memcmp(known[i].name, *at, len));
         if (!there)
             rt_warn("%.*s of the environment means nothing\nhint: there are RT_MATMUL, "
-                    "RT_MATMUL_BF16, and RT_CUDA_ with GRAPH, SYNC, TUNE, CACHE, PROFILE",
+                    "RT_MATMUL_BF16, and RT_CUDA_ with GRAPH, SYNC, TUNE, EPILOGUE, CACHE, PROFILE",
                     (int)len, *at);
     }
 }

@@ -8,6 +8,9 @@
  * A bias is added by the library, to the sum before it is rounded, where it can; it wants a bias of
  * c's type, so that of a result in 16 bits is rounded first. Else every row of c starts as the
  * bias, and the product is added to it.
+ *
+ * What the step wants done with the result besides, RtEpilogue, is done by another plan, if that
+ * was chosen when the program started.
  */
 #include "cuda/matmul.h"
 
@@ -145,6 +148,16 @@ RtProduct rt_product_key(RtPlaces at, RtType in, RtType out, const RtMatmul *p)
     return q;
 }
 
+RtProduct rt_product_with(const RtProduct *q, const RtEpilogue *e, const void *c)
+{
+    RtProduct r = *q;
+    const bool input = e->kind == RT_GELU && e->to != c;
+    r.epilogue = input ? RT_GELU_AND_INPUT : e->kind;
+    r.align_c = alignment(e->to, 0, 0, 1);
+    r.align_x = r.epilogue == RT_GELU ? 0 : alignment(input ? c : e->x, 0, 0, 1);
+    return r;
+}
+
 /* ---- one product ----------------------------------------------------------------------------- */
 
 bool rt_product_is_plain(void)
@@ -170,13 +183,35 @@ static void product_one(void *c, const void *a, const void *b, const RtMatmul *p
         rt_plan_run(plan, c, a, b, p->bias, p->add, stream);
 }
 
+/* The product with its epilogue; false: that is not used here. */
+static bool product_with(void *c, const void *a, const void *b, const RtMatmul *p,
+                         const RtProduct *q, const RtEpilogue *e, RtStream *stream)
+{
+    if (rt_product_is_plain() || q->k == 0 || q->batch > 1 || p->batch[0] > 1 || p->add)
+        return false;
+    const RtProduct with = rt_product_with(q, e, c);
+    RtPlan *plan = rt_plan_find(&with, stream);
+    if (plan->apart)
+        return false;
+    if (with.epilogue != RT_GELU
+        && !rt_plan_set_x(plan, with.epilogue == RT_GELU_AND_INPUT ? c : e->x))
+        rt_product_lt(CUBLAS_STATUS_INVALID_VALUE, "cublasLtMatmulDescSetAttribute", q, stream);
+    rt_plan_run(plan, e->to, a, b, p->bias, false, stream);
+    stream->wrote = e->to;
+    return true;
+}
+
 static void product(void *c, const void *a, const void *b, RtType in, RtType out, RtMatmul *p,
                     RtStream *stream)
 {
+    const RtEpilogue e = stream->next;
+    stream->next.kind = RT_NO_EPILOGUE;
     if (!rt_product_complete(p))
         return;
     const void *const bias = rt_type_bytes(out) == 2 ? rt_product_bias_copy(p->bias, out) : p->bias;
     const RtProduct q = rt_product_key({ c, a, b, bias }, in, out, p);
+    if (e.kind != RT_NO_EPILOGUE && product_with(c, a, b, p, &q, &e, stream))
+        return;
     for (ptrdiff_t i = 0; i < p->batch[0]; i++)
         product_one((char *)c + (size_t)(i * p->step_c[0]) * rt_type_bytes(out),
                     (const char *)a + (size_t)(i * p->step_a[0]) * rt_type_bytes(in),

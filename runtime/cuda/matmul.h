@@ -25,7 +25,8 @@ typedef struct {
    measurement. Again: for more products, those before keep their plans. */
 void rt_products_open(const RtProductsSetup *setup);
 void rt_products_close(void);
-const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache"; or NULL */
+const char *rt_products_line(void);  /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache"; or NULL */
+const char *rt_epilogues_text(void); /* a line for each epilogue: is it used, and why; "" */
 /* Of n parameters at p there is a copy in 16 bits at p16: a bias of a product is taken from there.
    n 0: there is none. */
 void rt_products_copy(const float *p, const uint16_t *p16, RtType type, ptrdiff_t n);
@@ -39,6 +40,8 @@ typedef struct {
     int32_t in, out;                       /* RtType */
     int32_t ta, tb, tf32, bias;
     int32_t align_a, align_b, align_c, align_bias; /* of addresses: bytes, at most 16 */
+    /* RtEpilogueKind; then c here is what it writes, and x what it reads or writes besides */
+    int32_t epilogue, align_x;
 } RtProduct;
 
 /* Sizes and steps filled in, batches that lie evenly as one, the last; false: c is empty. */
@@ -49,6 +52,8 @@ typedef struct {
     const void *c, *a, *b, *bias;
 } RtPlaces;
 RtProduct rt_product_key(RtPlaces at, RtType in, RtType out, const RtMatmul *p);
+/* The same with an epilogue; c, a and b as without. */
+RtProduct rt_product_with(const RtProduct *q, const RtEpilogue *e, const void *c);
 enum { RT_PRODUCT_TEXT = 256 };
 /* "bf16 -> fp32, a[768,65536]' @ b[65536,50257]" */
 const char *rt_product_name(const RtProduct *q, char text[RT_PRODUCT_TEXT]);
@@ -63,8 +68,11 @@ typedef struct {
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
     bool rows;        /* the bias is in c before the product is added */
-    const void *bias; /* that op has now */
+    const void *bias; /* that op has now, and */
+    const void *x;    /* ... of an epilogue */
     float seconds;    /* 0: not timed */
+    bool apart;       /* of an epilogue: it is not used, but a kernel of the program; and */
+    char why[80];     /* ... what for */
 } RtPlan;
 
 /* Never NULL: planned without a measurement where it was not planned at start. */
@@ -76,6 +84,11 @@ void rt_plan_run(RtPlan *plan, void *c, const void *a, const void *b, const void
 cublasStatus_t rt_plan_call(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo, void *c,
                             const void *a, const void *b, bool add, RtStream *stream);
 bool rt_plan_set_bias(RtPlan *plan, const void *bias);
+bool rt_plan_set_x(RtPlan *plan, const void *x);
+/* Descriptors; rows: without the bias. false: the library has no such product. */
+bool rt_plan_describe(RtPlan *plan, bool rows);
+/* The library's algorithms for a plan as it is described, its own first choice first; how many. */
+int rt_plan_algorithms(const RtPlan *plan, cublasLtMatmulHeuristicResult_t *found, int cap);
 bool rt_product_is_tf32(void);
 /* The copy of a bias in 16 bits of this type, or NULL. */
 const void *rt_product_bias_copy(const void *bias, RtType type);
@@ -90,13 +103,28 @@ int rt_plan_fastest(RtPlan *plan, const cublasLtMatmulHeuristicResult_t *found, 
                     const RtProductsSetup *setup, double budget);
 /* Once by its own algorithm; false: that does not run here. */
 bool rt_plan_rehearse(RtPlan *plan, const RtProductsSetup *setup);
+/* Kernels that one call launches; 0: it cannot be told. */
+int rt_plan_kernels(RtPlan *plan, const cublasLtMatmulAlgo_t *algo, const RtProductsSetup *setup);
+/* Seconds of the kernel that does an epilogue's work where it is not used, with fused those of what
+   is left where it is; 0: its operands do not fit. */
+double rt_epilogue_seconds(const RtProduct *q, bool fused, const RtProductsSetup *setup);
+
+/* ---- matmul_epilogue.cu: GELU in the kernel of a product ------------------------------------- */
+
+typedef enum { RT_EPILOGUES_PROBE, RT_EPILOGUES_ON, RT_EPILOGUES_OFF } RtEpilogues;
+RtEpilogues rt_epilogues(void); /* RT_CUDA_EPILOGUE */
+/* Is the plan's epilogue used? product: the same without it. setup NULL: nothing may be tried.
+   budget: seconds for measurements, 0 = none. true: measured. */
+bool rt_epilogue_choose(RtPlan *plan, RtPlan *product, const RtProductsSetup *setup, double budget);
+/* "GELU of bf16 -> bf16, ...: in the product, one kernel" */
+const char *rt_epilogue_line(const RtPlan *plan, char text[2 * RT_PRODUCT_TEXT]);
 
 /* ---- matmul_text.cu: choices as text, on disk ------------------------------------------------ */
 
 typedef struct {
     RtProduct key;
     cublasLtMatmulAlgo_t algo;
-    bool rows; /* as in RtPlan, like the next */
+    bool rows, apart; /* as in RtPlan, like the next */
     float seconds;
 } RtChoice;
 typedef struct {
@@ -128,6 +156,9 @@ void rt_product_plain(void *c, const void *a, const void *b, const void *bias, b
                       const RtProduct *q, RtStream *stream);
 /* Numbers that are finite in every type: what is timed. */
 void rt_product_fill(void *at, size_t bytes, RtStream *stream);
+/* y, and x unless it is NULL, are read, and where `write`, to is written: so many bytes each. */
+void rt_product_walk(void *to, const void *x, const void *y, size_t bytes, bool write,
+                     RtStream *stream);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 

@@ -201,3 +201,27 @@ void rt_product_fill(void *at, size_t bytes, RtStream *stream)
     const int blocks = n < 1024 * THREADS ? rt_blocks(n, THREADS) : 1024;
     RT_LAUNCH(stream, stream->where, g_product_fill, blocks, THREADS, 0, (uint16_t *)at, n);
 }
+
+/* A word of 16 bytes of each per thread; a sum keeps what is only read from being left out. */
+__global__ void __launch_bounds__(THREADS)
+    g_product_walk(uint4 *to, const uint4 *x, const uint4 *y, int64_t n, bool write)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= n)
+        return;
+    uint4 v = y[i];
+    if (x) {
+        const uint4 w = x[i];
+        v = make_uint4(v.x ^ w.y, v.y ^ w.z, v.z ^ w.w, v.w ^ w.x);
+    }
+    if (write || (v.x & v.y & v.z & v.w) == 0xffffffffu)
+        to[i] = v;
+}
+
+void rt_product_walk(void *to, const void *x, const void *y, size_t bytes, bool write,
+                     RtStream *stream)
+{
+    const int64_t n = (int64_t)(bytes / sizeof(uint4));
+    RT_LAUNCH(stream, stream->where, g_product_walk, rt_blocks(n, THREADS), THREADS, 0, (uint4 *)to,
+              (const uint4 *)x, (const uint4 *)y, n, write);
+}

@@ -33,13 +33,15 @@ static struct {
     int slots[SLOTS]; /* plan and 1; 0: free */
     RtChoices stored, kept;
     int n_shapes, n_stored, n_kept, n_timed; /* of those planned at start */
-    char line[160], *text;
+    int n_probed;                            /* epilogues, by a measurement */
+    char line[160], *text, *epilogues;
 } at;
 
 static struct { /* by rt_room_matmul, for rt_products_open */
     RtProduct shapes[NOTED];
     int n;
     size_t bias, work;
+    RtEpilogueKind next; /* of the product to come */
 } noted;
 
 static struct { /* of parameters, in 16 bits */
@@ -102,10 +104,27 @@ static const void *place_of(ptrdiff_t start, RtType type)
     return (const void *)((uintptr_t)start * rt_type_bytes(type));
 }
 
+static void note(RtRooms *rooms, const RtProduct *q)
+{
+    if (is_noted(q))
+        return;
+    rooms->noted++;
+    if (noted.n < NOTED)
+        noted.shapes[noted.n++] = *q;
+}
+
+void rt_room_epilogue(RtRooms *rooms, RtEpilogueKind kind)
+{
+    RT_UNUSED(rooms);
+    noted.next = kind;
+}
+
 void rt_room_matmul_at(RtRooms *rooms, RtType in, RtType out, RtMatmul p, RtStarts at)
 {
+    const RtEpilogueKind next = noted.next;
     if (rooms->noted == 0)
         memset(&noted, 0, sizeof noted);
+    noted.next = RT_NO_EPILOGUE;
     if (!rt_product_complete(&p) || p.k == 0)
         return;
     const RtPlaces places = { place_of(at.c, out), place_of(at.a, in), place_of(at.b, in),
@@ -114,11 +133,13 @@ void rt_room_matmul_at(RtRooms *rooms, RtType in, RtType out, RtMatmul p, RtStar
     noted.bias = most(noted.bias, bias_bytes(&q));
     noted.work = most(noted.work, work_bytes(&q));
     rooms->device = most(rooms->device, noted.bias + noted.work);
-    if (is_noted(&q))
-        return;
-    rooms->noted++;
-    if (noted.n < NOTED)
-        noted.shapes[noted.n++] = q;
+    note(rooms, &q);
+    if (next && q.batch == 1 && p.batch[0] == 1 && !p.add) {
+        RtProduct with = q;
+        with.epilogue = next;
+        with.align_x = next == RT_GELU ? 0 : 16;
+        note(rooms, &with);
+    }
 }
 
 void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p)
@@ -136,6 +157,17 @@ static cudaDataType_t data_type(int32_t type)
                              : CUDA_R_16F;
 }
 
+static cublasLtEpilogue_t epilogue_of(const RtProduct *q, bool bias)
+{
+    switch (q->epilogue) {
+    case RT_GELU: return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case RT_GELU_AND_INPUT:
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case RT_GELU_GRAD: return CUBLASLT_EPILOGUE_DGELU;
+    default: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
 static bool describe_op(RtPlan *plan)
 {
     const RtLt *lt = rt_lt();
@@ -146,7 +178,8 @@ static bool describe_op(RtPlan *plan)
                                                   : CUBLAS_COMPUTE_32F;
     const cublasOperation_t first = q->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = q->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const bool bias = q->bias && !plan->rows;
+    const cublasLtEpilogue_t epilogue = epilogue_of(q, bias);
     const int32_t type = data_type(q->out);
     if (lt->MatmulDescCreate(&plan->op, compute, wide ? CUDA_R_64F : CUDA_R_32F))
         return false;
@@ -154,12 +187,18 @@ static bool describe_op(RtPlan *plan)
                                             sizeof first)
                 && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                                sizeof second);
-    if (q->bias && !plan->rows)
+    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         good = good
                && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                              sizeof epilogue)
+                                              sizeof epilogue);
+    if (bias)
+        good = good
                && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type,
                                               sizeof type);
+    if (q->align_x > 0)
+        good = good
+               && !lt->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                              &q->ldc, sizeof q->ldc);
     return good;
 }
 
@@ -187,7 +226,7 @@ static void plan_free(RtPlan *plan)
     if (plan->op)
         (void)lt->MatmulDescDestroy(plan->op);
     plan->op = NULL;
-    plan->bias = NULL;
+    plan->bias = plan->x = NULL;
     for (int i = 0; i < 3; i++) {
         if (*layouts[i])
             (void)lt->MatrixLayoutDestroy(*layouts[i]);
@@ -195,8 +234,7 @@ static void plan_free(RtPlan *plan)
     }
 }
 
-/* false: the library has no such product. rows: without the bias. */
-static bool plan_describe(RtPlan *plan, bool rows)
+bool rt_plan_describe(RtPlan *plan, bool rows)
 {
     const RtProduct *q = &plan->key;
     plan_free(plan);
@@ -208,7 +246,8 @@ static bool plan_describe(RtPlan *plan, bool rows)
                                          q->ldb, q->batch, q->step_b)
                       && describe_matrix(&plan->c, q->out, q->m, q->n, q->ldc, q->batch, q->step_c)
                       && (!q->bias || rows
-                          || rt_plan_set_bias(plan, (void *)(uintptr_t)q->align_bias));
+                          || rt_plan_set_bias(plan, (void *)(uintptr_t)q->align_bias))
+                      && (q->align_x == 0 || rt_plan_set_x(plan, (void *)(uintptr_t)q->align_x));
     if (!good)
         plan_free(plan);
     return good;
@@ -224,6 +263,16 @@ bool rt_plan_set_bias(RtPlan *plan, const void *bias)
     return true;
 }
 
+bool rt_plan_set_x(RtPlan *plan, const void *x)
+{
+    if (plan->x != x
+        && rt_lt()->MatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &x,
+                                           sizeof x))
+        return false;
+    plan->x = x;
+    return true;
+}
+
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 static void prefer(cublasLtMatmulPreferenceAttributes_t what, const void *value, size_t bytes)
@@ -232,8 +281,7 @@ static void prefer(cublasLtMatmulPreferenceAttributes_t what, const void *value,
                   "cublasLtMatmulPreferenceSetAttribute", NULL, NULL);
 }
 
-/* The library's algorithms for a plan as it is described, its own first choice first; how many. */
-static int algorithms(const RtPlan *plan, cublasLtMatmulHeuristicResult_t *found, int cap)
+int rt_plan_algorithms(const RtPlan *plan, cublasLtMatmulHeuristicResult_t *found, int cap)
 {
     const uint32_t a = (uint32_t)plan->key.align_a, b = (uint32_t)plan->key.align_b,
                    c = (uint32_t)plan->key.align_c;
@@ -258,8 +306,13 @@ static bool plan_adopt(RtPlan *plan, const RtChoices *from)
 {
     const RtChoice *choice = rt_choices_find(from, &plan->key);
     cublasLtMatmulHeuristicResult_t result;
-    if (!choice || (!choice->rows && bias_bytes(&plan->key) > at.bias_bytes)
-        || !plan_describe(plan, choice->rows))
+    const bool told = plan->key.epilogue && rt_epilogues() != RT_EPILOGUES_PROBE;
+    if (choice && !told && choice->apart) {
+        plan->apart = true;
+        return true;
+    }
+    if (!choice || told || (!choice->rows && bias_bytes(&plan->key) > at.bias_bytes)
+        || !rt_plan_describe(plan, choice->rows))
         return false;
     if (rt_lt()->MatmulAlgoCheck(at.handle, plan->op, plan->b, plan->a, plan->c, plan->c,
                                  &choice->algo, &result)
@@ -281,7 +334,7 @@ static bool plan_choose(RtPlan *plan, double budget, const RtStream *stream)
     int n = 0, best = -1;
     const bool fused = plan->key.bias && bias_bytes(&plan->key) <= at.bias_bytes;
     for (int rows = fused ? 0 : 1; rows < 2 && n == 0; rows++)
-        n = plan_describe(plan, rows) ? algorithms(plan, found, cap) : 0;
+        n = rt_plan_describe(plan, rows) ? rt_plan_algorithms(plan, found, cap) : 0;
     if (n == 0) {
         char name[RT_PRODUCT_TEXT];
         plan_free(plan);
@@ -334,6 +387,7 @@ static RtPlan *plan_new(const RtProduct *key)
     plan_free(&at.plans[i]);
     at.plans[i].key = *key;
     at.plans[i].seconds = 0;
+    at.plans[i].apart = false;
     slots_fill();
     return &at.plans[i];
 }
@@ -346,7 +400,11 @@ RtPlan *rt_plan_find(const RtProduct *key, const RtStream *stream)
     if (!at.handle)
         rt_fail(RT_EXIT_FAIL, "a product before the run was opened");
     plan = plan_new(key);
-    if (!plan_adopt(plan, &at.stored))
+    if (plan_adopt(plan, &at.stored))
+        return plan;
+    if (key->epilogue)
+        (void)rt_epilogue_choose(plan, NULL, NULL, 0);
+    else
         (void)plan_choose(plan, 0, stream);
     return plan;
 }
@@ -429,44 +487,90 @@ static void choices_open(bool tuned)
         rt_choices_load(&at.kept, at.path, at.machine);
 }
 
+static RtProduct noted_key(int i)
+{
+    RtProduct key = noted.shapes[i];
+    key.tf32 = at.setup.tf32 && key.in == RT_F32;
+    return key;
+}
+
+/* As an earlier start chose; false: none did, or that does not hold here. */
+static bool plan_again(RtPlan *plan, bool tuned)
+{
+    const int stored = plan_adopt(plan, &at.stored);
+    const int kept = !stored && plan_adopt(plan, &at.kept);
+    const bool good = (stored || kept)
+                      && (!tuned || plan->apart || rt_plan_rehearse(plan, &at.setup));
+    (void)snprintf(plan->why, sizeof plan->why, stored ? "as before" : "from the cache");
+    at.n_stored += good && stored && !plan->key.epilogue;
+    at.n_kept += good && kept && !plan->key.epilogue;
+    return good;
+}
+
+/* Its product without the epilogue, noted before it. */
+static RtPlan *plan_without(const RtPlan *plan)
+{
+    RtProduct key = plan->key;
+    key.epilogue = key.align_x = 0;
+    return plan_lookup(&key);
+}
+
 /* Plans of what was noted and has none; what no earlier start chose is chosen now. */
 static void plans_make(bool tuned)
 {
     int left[NOTED], n_left = 0;
     for (int i = 0; i < noted.n; i++) {
-        RtProduct key = noted.shapes[i];
-        key.tf32 = at.setup.tf32 && key.in == RT_F32;
+        const RtProduct key = noted_key(i);
         if (plan_lookup(&key))
             continue;
         RtPlan *plan = plan_new(&key);
-        const int stored = plan_adopt(plan, &at.stored);
-        const int kept = !stored && plan_adopt(plan, &at.kept);
-        const bool good = (stored || kept) && (!tuned || rt_plan_rehearse(plan, &at.setup));
-        at.n_stored += good && stored;
-        at.n_kept += good && kept;
-        at.n_shapes++;
-        if (!good)
+        at.n_shapes += !key.epilogue;
+        if (!plan_again(plan, tuned))
             left[n_left++] = (int)(plan - at.plans);
     }
     for (int i = 0; i < n_left; i++) {
         RtPlan *plan = &at.plans[left[i]];
-        at.n_timed += plan_choose(plan, tuned ? (TUNE_SECONDS - RT_WARM_SECONDS) / n_left : 0,
-                                  at.setup.stream);
+        const double budget = tuned ? (TUNE_SECONDS - RT_WARM_SECONDS) / n_left : 0;
+        if (plan->key.epilogue)
+            at.n_probed += rt_epilogue_choose(plan, plan_without(plan), &at.setup, budget);
+        else
+            at.n_timed += plan_choose(plan, budget, at.setup.stream);
     }
 }
 
-static void choices_of_plans(RtChoices *to)
+/* measured: without those that the user made. */
+static void choices_of_plans(RtChoices *to, bool measured)
 {
     for (int i = 0; i < at.n_plans; i++) {
         const RtPlan *plan = &at.plans[i];
         RtChoice choice;
         memset(&choice, 0, sizeof choice);
         choice.key = plan->key;
-        choice.algo = plan->algo;
-        choice.rows = plan->rows;
-        choice.seconds = plan->seconds;
-        if (plan->op)
+        choice.apart = plan->apart;
+        if (!plan->apart) {
+            choice.algo = plan->algo;
+            choice.rows = plan->rows;
+            choice.seconds = plan->seconds;
+        }
+        if (measured && plan->key.epilogue && rt_epilogues() != RT_EPILOGUES_PROBE)
+            continue;
+        if (plan->op || plan->apart)
             rt_choices_add(to, &choice);
+    }
+}
+
+static void epilogues_tell(void)
+{
+    char one[2 * RT_PRODUCT_TEXT];
+    for (int i = 0; i < noted.n; i++) {
+        const RtProduct key = noted_key(i);
+        const RtPlan *plan = key.epilogue ? plan_lookup(&key) : NULL;
+        if (!plan)
+            continue;
+        char *more = rt_printf("%s%s\n", at.epilogues ? at.epilogues : "",
+                               rt_epilogue_line(plan, one));
+        rt_free(at.epilogues);
+        at.epilogues = more;
     }
 }
 
@@ -508,9 +612,9 @@ static void room_cut(const RtProductsSetup *setup)
 static void plans_keep(void)
 {
     RtChoices chosen = { NULL, 0, 0 };
-    if (!at.path || at.n_timed == 0)
+    if (!at.path || at.n_timed + at.n_probed == 0)
         return;
-    choices_of_plans(&chosen);
+    choices_of_plans(&chosen, true);
     rt_choices_save(&chosen, at.path, at.machine);
     rt_choices_free(&chosen);
 }
@@ -528,6 +632,8 @@ void rt_products_open(const RtProductsSetup *setup)
     const double start = rt_now();
     const bool tuned = is_tuned() && setup->scratch_bytes > 0;
     room_cut(setup);
+    rt_free(at.epilogues);
+    at.epilogues = NULL;
     if (noted.n == 0)
         return;
     if (setup->tf32 && !has_fp32())
@@ -549,6 +655,7 @@ void rt_products_open(const RtProductsSetup *setup)
         rt_stream_wait(stream);
     }
     line_write(rt_now() - start, tuned);
+    epilogues_tell();
 }
 
 void rt_products_close(void)
@@ -564,6 +671,7 @@ void rt_products_close(void)
     rt_free(at.machine);
     rt_free(at.path);
     rt_free(at.text);
+    rt_free(at.epilogues);
     memset(&at, 0, sizeof at);
 }
 
@@ -573,6 +681,7 @@ void rt_products_take(const char *plans)
     taken = plans ? rt_printf("%s", plans) : NULL;
 }
 
+const char *rt_epilogues_text(void) { return at.epilogues ? at.epilogues : ""; }
 const char *rt_products_line(void) { return *at.line ? at.line : NULL; }
 
 const char *rt_products_text(void)
@@ -582,7 +691,7 @@ const char *rt_products_text(void)
         return NULL;
     for (int i = 0; i < at.stored.n; i++) /* of shapes that this process has not met yet, too */
         rt_choices_add(&chosen, &at.stored.at[i]);
-    choices_of_plans(&chosen);
+    choices_of_plans(&chosen, false);
     rt_free(at.text);
     at.text = rt_choices_text(&chosen, at.machine);
     rt_choices_free(&chosen);

@@ -15,9 +15,10 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
-#define FORMAT "gradcc products 1"
+#define FORMAT "gradcc products 2"
 #define COLUMNS                                                                                    \
-    "# in out a' b' tf32 bias rows m n k lda ldb ldc batch steps alignments microseconds algorithm"
+    "# in out a' b' tf32 bias rows epilogue apart m n k lda ldb ldc batch steps alignments "       \
+    "microseconds algorithm"
 
 enum { LINE_MOST = 640, FILE_MOST = 4 << 20 };
 
@@ -60,13 +61,14 @@ static int line_write(char *to, const RtChoice *x)
 {
     const RtProduct *q = &x->key;
     const unsigned char *algo = (const unsigned char *)&x->algo;
-    int n = snprintf(
-        to, LINE_MOST,
-        "%s %s %d %d %d %d %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
-        " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %d %.3f ",
-        type_names[q->in], type_names[q->out], q->ta, q->tb, q->tf32, q->bias, x->rows, q->m, q->n,
-        q->k, q->lda, q->ldb, q->ldc, q->batch, q->step_a, q->step_b, q->step_c, q->align_a,
-        q->align_b, q->align_c, q->align_bias, 1e6 * (double)x->seconds);
+    int n = snprintf(to, LINE_MOST,
+                     "%s %s %d %d %d %d %d %d %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+                     " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+                     " %d %d %d %d %d %.3f ",
+                     type_names[q->in], type_names[q->out], q->ta, q->tb, q->tf32, q->bias, x->rows,
+                     q->epilogue, x->apart, q->m, q->n, q->k, q->lda, q->ldb, q->ldc, q->batch,
+                     q->step_a, q->step_b, q->step_c, q->align_a, q->align_b, q->align_c,
+                     q->align_bias, q->align_x, 1e6 * (double)x->seconds);
     for (size_t i = 0; i < sizeof x->algo; i++)
         n += snprintf(to + n, (size_t)(LINE_MOST - n), "%02x", algo[i]);
     to[n++] = '\n';
@@ -108,19 +110,20 @@ static bool line_parse(const char *line, RtChoice *x)
 {
     RtProduct *q = &x->key;
     char in[8], out[8], hex[2 * sizeof x->algo + 2];
-    int rows;
+    int rows, apart;
     float microseconds;
     memset(x, 0, sizeof *x);
     const int fields = sscanf(
         line,
-        "%7s %7s %d %d %d %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
-        " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %d %d %d %d %f %129s",
-        in, out, &q->ta, &q->tb, &q->tf32, &q->bias, &rows, &q->m, &q->n, &q->k, &q->lda, &q->ldb,
-        &q->ldc, &q->batch, &q->step_a, &q->step_b, &q->step_c, &q->align_a, &q->align_b,
-        &q->align_c, &q->align_bias, &microseconds, hex);
+        "%7s %7s %d %d %d %d %d %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+        " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %d %d %d %d %d %f %129s",
+        in, out, &q->ta, &q->tb, &q->tf32, &q->bias, &rows, &q->epilogue, &apart, &q->m, &q->n,
+        &q->k, &q->lda, &q->ldb, &q->ldc, &q->batch, &q->step_a, &q->step_b, &q->step_c,
+        &q->align_a, &q->align_b, &q->align_c, &q->align_bias, &q->align_x, &microseconds, hex);
     x->rows = fields > 6 && rows;
-    x->seconds = fields > 21 ? 1e-6f * microseconds : 0;
-    return fields == 23 && type_parse(in, &q->in) && type_parse(out, &q->out)
+    x->apart = fields > 8 && apart;
+    x->seconds = fields > 24 ? 1e-6f * microseconds : 0;
+    return fields == 26 && type_parse(in, &q->in) && type_parse(out, &q->out)
            && strlen(hex) == 2 * sizeof x->algo
            && bytes_parse(hex, (unsigned char *)&x->algo, sizeof x->algo);
 }

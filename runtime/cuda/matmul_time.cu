@@ -4,16 +4,18 @@
  * fastest. The one idea: each runs once to be loaded, and then as often as its share of the time
  * allows, in two rounds, of which the better one counts; operands are of the size and the steps
  * that the step will have, with the run's own workspace, since both decide what is fast. Clocks of
- * an idle device rise for a while: the first algorithm of a process runs before any is timed.
+ * an idle device rise for a while: the first algorithm of a process runs before any is timed. What
+ * an epilogue would save is timed too: a kernel that moves what the program's own would, for it
+ * waits for memory alone.
  */
 #include "cuda/matmul.h"
 
 enum { ROUNDS = 2 };
 static const int TIMES_MOST = 20; /* of one measurement */
 
-typedef struct { /* of one product, in the scratch memory */
-    char *a, *b, *c;
-    size_t bytes_a, bytes_b;
+typedef struct {         /* of one product, in the scratch memory */
+    char *a, *b, *c, *x; /* x: of an epilogue, or c's end */
+    size_t bytes_a, bytes_b, bytes_x;
 } Operands;
 
 typedef struct {
@@ -40,12 +42,15 @@ static bool place(const RtProduct *q, const RtProductsSetup *setup, Operands *at
     at->bytes_a = at->bytes_a > bias ? at->bytes_a : bias;
     const size_t larger = at->bytes_a > at->bytes_b ? at->bytes_a : at->bytes_b;
     const size_t room = setup->scratch_bytes / RT_DEVICE_ALIGN * RT_DEVICE_ALIGN;
-    if (c + larger > room)
+    at->bytes_x = q->align_x > 0 ? c : 0;
+    if (c + at->bytes_x + larger > room)
         return false;
     at->c = (char *)setup->scratch;
-    at->a = at->c + c;
-    at->b = c + at->bytes_a + at->bytes_b <= room ? at->a + at->bytes_a
-                                                  : (char *)setup->scratch + room - at->bytes_b;
+    at->x = at->c + c;
+    at->a = at->x + at->bytes_x;
+    at->b = c + at->bytes_x + at->bytes_a + at->bytes_b <= room
+                ? at->a + at->bytes_a
+                : (char *)setup->scratch + room - at->bytes_b;
     return true;
 }
 
@@ -55,6 +60,9 @@ static bool prepare(RtPlan *plan, const RtProductsSetup *setup, Operands *at)
         return false;
     rt_product_fill(at->a, at->bytes_a, setup->stream);
     rt_product_fill(at->b, at->bytes_b, setup->stream);
+    rt_product_fill(at->x, at->bytes_x, setup->stream);
+    if (at->bytes_x > 0 && !rt_plan_set_x(plan, at->x))
+        return false;
     return !plan->key.bias || plan->rows || rt_plan_set_bias(plan, at->a);
 }
 
@@ -134,4 +142,78 @@ bool rt_plan_rehearse(RtPlan *plan, const RtProductsSetup *setup)
                                                setup->stream);
     rt_stream_wait(setup->stream);
     return status == CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- epilogues ------------------------------------------------------------------------------- */
+
+/* Of a graph that was recorded; 0: it cannot be told. */
+static int kernels_of(cudaGraph_t graph)
+{
+    enum { NODES = 16 };
+    cudaGraphNode_t node[NODES];
+    size_t n = NODES;
+    int kernels = 0;
+    if (cudaGraphGetNodes(graph, NULL, &n) || n > NODES || cudaGraphGetNodes(graph, node, &n))
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        enum cudaGraphNodeType type;
+        if (cudaGraphNodeGetType(node[i], &type))
+            return 0;
+        kernels += type == cudaGraphNodeTypeKernel;
+    }
+    return kernels;
+}
+
+/* What is recorded is never launched: any addresses will do. */
+int rt_plan_kernels(RtPlan *plan, const cublasLtMatmulAlgo_t *algo, const RtProductsSetup *setup)
+{
+    RtProductsSetup any = *setup;
+    Operands at;
+    cudaGraph_t graph = NULL;
+    int kernels = 0;
+    any.scratch = setup->room;
+    any.scratch_bytes = SIZE_MAX / 2;
+    if (!place(&plan->key, &any, &at) || (at.bytes_x > 0 && !rt_plan_set_x(plan, at.x))
+        || (plan->key.bias && !rt_plan_set_bias(plan, at.a)))
+        return 0;
+    RT_CUDA_CALL(setup->stream,
+                 cudaStreamBeginCapture(setup->stream->at, cudaStreamCaptureModeRelaxed));
+    const cublasStatus_t status = rt_plan_call(plan, algo, at.c, at.a, at.b, false, setup->stream);
+    const cudaError_t error = cudaStreamEndCapture(setup->stream->at, &graph);
+    if (status == CUBLAS_STATUS_SUCCESS && error == cudaSuccess)
+        kernels = kernels_of(graph);
+    if (graph)
+        RT_CUDA_CALL(setup->stream, cudaGraphDestroy(graph));
+    (void)cudaGetLastError();
+    return kernels;
+}
+
+double rt_epilogue_seconds(const RtProduct *q, bool fused, const RtProductsSetup *setup)
+{
+    enum { TIMES = 10 };
+    Clock clock = { NULL, NULL, setup->stream };
+    float milliseconds = 0;
+    Operands at;
+    if (fused && q->epilogue != RT_GELU_GRAD) /* nothing is left */
+        return 0;
+    if (!place(q, setup, &at))
+        return 0;
+    char *const x = at.bytes_x > 0 ? at.x : at.c;
+    const size_t bytes = extent(q->m, q->n, q->ldc, 1, 0, q->out);
+    rt_product_fill(at.c, bytes, setup->stream);
+    rt_product_fill(x, bytes, setup->stream);
+    RT_CUDA_CALL(setup->stream, cudaEventCreate(&clock.from));
+    RT_CUDA_CALL(setup->stream, cudaEventCreate(&clock.to));
+    for (int i = -1; i < TIMES; i++) { /* once to be loaded */
+        if (i == 0)
+            RT_CUDA_CALL(setup->stream, cudaEventRecord(clock.from, setup->stream->at));
+        rt_product_walk(at.c, q->epilogue == RT_GELU_GRAD && !fused ? at.c : NULL, fused ? at.c : x,
+                        bytes, !fused, setup->stream);
+    }
+    RT_CUDA_CALL(setup->stream, cudaEventRecord(clock.to, setup->stream->at));
+    rt_stream_wait(setup->stream);
+    RT_CUDA_CALL(setup->stream, cudaEventElapsedTime(&milliseconds, clock.from, clock.to));
+    RT_CUDA_CALL(setup->stream, cudaEventDestroy(clock.from));
+    RT_CUDA_CALL(setup->stream, cudaEventDestroy(clock.to));
+    return 1e-3 * (double)milliseconds / (int)TIMES;
 }

@@ -31,7 +31,7 @@ void rt_rooms_open(const RtRooms *need, void *scratch, size_t scratch_bytes)
     setup.tf32 = d->tf32;
     rt_products_open(&setup);
     if (d->tell && rt_products_line())
-        printf("products %s\n", rt_products_line());
+        printf("products %s\n%s", rt_products_line(), rt_epilogues_text());
 }
 
 void rt_rooms_leave(void)

@@ -22,12 +22,26 @@
 
 typedef struct RtDevice RtDevice; /* device.h: one GPU, its arena, libraries and plans */
 
+typedef enum {
+    RT_NO_EPILOGUE,
+    RT_GELU,           /* to = gelu(c), the tanh form, and no c */
+    RT_GELU_AND_INPUT, /* to = gelu(c), and c */
+    RT_GELU_GRAD,      /* to = c * gelu'(x), and no c */
+} RtEpilogueKind;
+typedef struct { /* what a product may do with its result c; to and x have rows as c has */
+    RtEpilogueKind kind;
+    void *to;
+    const void *x;
+} RtEpilogue;
+
 /* Work in order. The line of the model is that of the launch to come, for messages. */
 struct RtStream {
     cudaStream_t at;
     RtDevice *device;
     const char *where;  /* "chargpt.model:28, 29" */
     const char *kernel; /* that was launched last, or NULL */
+    RtEpilogue next;    /* of the product to come, and what the epilogue of the last one that had */
+    const void *wrote;  /* one has written; NULL: nothing, it was not done */
 };
 
 /* RT_LAUNCH(stream, "chargpt.model:28", g6_h_ln_2, blocks, threads, shared, arguments...): grid and
@@ -93,6 +107,25 @@ typedef struct {
     ptrdiff_t c, a, b, bias;
 } RtStarts;
 void rt_room_matmul_at(RtRooms *rooms, RtType in, RtType out, RtMatmul p, RtStarts at);
+
+/* The next product may do this too, in its own kernel: to = gelu(c), where c is written as well
+   unless it lies there; or to = c * gelu'(x), where c is not. Whether it does was decided at start
+   (matmul_epilogue.cu); _wrote tells. */
+static inline void rt_epilogue_gelu(void *to, RtStream *stream)
+{
+    stream->next = RtEpilogue{ RT_GELU, to, NULL };
+    stream->wrote = NULL;
+}
+static inline void rt_epilogue_gelu_grad(void *to, const void *x, RtStream *stream)
+{
+    stream->next = RtEpilogue{ RT_GELU_GRAD, to, x };
+    stream->wrote = NULL;
+}
+static inline bool rt_epilogue_wrote(const void *to, const RtStream *stream)
+{
+    return stream->wrote == to;
+}
+void rt_room_epilogue(RtRooms *rooms, RtEpilogueKind kind); /* of the product that is told next */
 
 /* attention.cu */
 void rt_attention_f32(float *y, float *lse, const float *q, const float *k, const float *v,

@@ -2,7 +2,8 @@
 
 Sections 1, 2 and 5 to 8 are compared word by word after what the targets must write differently is
 taken out of both: the stream; the values of a step, which are in device memory; casts and
-initialisers of C++, and its namespace; room for the sums of columns; the graph of a micro-step; the update of elements;
+initialisers of C++, and its namespace; room for the sums of columns; what epilogues of products do;
+the graph of a micro-step; the update of elements;
 what products, attention and scatter work in, and what is alive when; rows on a boundary, and how
 many there are at a time. Prints what else differs, and ends with 1 if anything does.
 """
@@ -17,6 +18,9 @@ TAKEN_OUT = [
     (r",?\s*RtStream \*stream", ""), (r",?\s*(run->)?stream\)", ")"),
     (r"while \(rt_graph_begin\(run, s\)\) \{(.*?)rt_graph_end\(run, s\); \}", r"\1"),
     (r"enum \{ S_\w+ = 0,.*?\};", ""),
+    (r"rt_epilogue_gelu\w*\([^;]*;", ""),
+    (r"if \(!rt_epilogue_wrote\([^()]*\)\) (\w+\([^;]*;) else \w+\([^;]*;", r"\1"),
+    (r"if \(!rt_epilogue_wrote\([^()]*\)\) ", ""),
     (r"\b\w+ \*work_\w+ = [^;]*;", ""), (r"\bwork_\w+, ", ""),
     (r"s->device->", "s->"),
     (r"(\(float\))?s->(seed\[\w+\]|key|sample|device)", "s->STEP"),

@@ -15,14 +15,20 @@ bad() { echo "not ok kernels/$1: $2"; }
 traffic="$g --target=cuda --explain=traffic models/gpt2.model"
 
 # ratio PRECISION MOST: what GPT-2 moves at B=64, T=1024 is at most so many times the least. A row of
-# logits in 32 bits has 196 KiB, more than a block may keep on sm_80: it is read twice.
+# logits in 32 bits has 196 KiB, more than a block may keep on sm_80: it is read twice. With the
+# epilogues of products, of which the least is less, a seventh less is moved.
 ratio() {
-    local said
-    said=$($traffic --precision="$1" --dims B=64 --dims T=1024 | sed -n 's/^Of an update.*: \(.*\) times\.$/\1/p')
-    if [ -n "$said" ] && awk -v r="$said" -v most="$2" 'BEGIN { exit !(r >= 1 && r <= most) }'; then
+    local all said then
+    all=$($traffic --precision="$1" --dims B=64 --dims T=1024)
+    said=$(sed -n 's/^Of an update: \(.*\) MB moved.* \(.*\) times\.$/\1 \2/p' <<< "$all")
+    then=$(sed -n 's/^An update then: \(.*\) MB moved.* \(.*\) times\.$/\1 \2/p' <<< "$all")
+    if awk -v most="$2" '{ r[NR] = $2; b[NR] = $1 }
+            END { exit !(NR == 2 && r[1] >= 1 && r[1] <= most && r[2] >= 1 && r[2] <= most &&
+                         b[2] < 0.88 * b[1] && b[2] > 0.84 * b[1]) }' <<< "$said
+$then"; then
         ok "traffic-$1"
     else
-        bad "traffic-$1" "moves '$said' times the least"
+        bad "traffic-$1" "moves '$said' MB and times the least, with epilogues '$then'"
     fi
 }
 ratio fp32 1.15

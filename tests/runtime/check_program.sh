@@ -61,7 +61,7 @@ says variable-sync 2 "RT_CUDA_SYNC=yes is none of 0|1" env RT_CUDA_SYNC=yes ./bi
 says variable-tune 2 "RT_CUDA_TUNE=1 is none of on|off" env RT_CUDA_TUNE=1 ./bigram
 says variable-empty 0 "usage" env RT_MATMUL= ./bigram --help
 says variable-unknown 0 "RT_CUDA_GRAPHS of the environment means nothing" env RT_CUDA_GRAPHS=0 ./bigram --help
-says variable-hint 0 "hint: there are RT_MATMUL, RT_MATMUL_BF16, and RT_CUDA_ with GRAPH, SYNC, TUNE, CACHE" \
+says variable-hint 0 "hint: there are RT_MATMUL, RT_MATMUL_BF16, and RT_CUDA_ with GRAPH, SYNC, TUNE, EPILOGUE, CACHE" \
     env RT_CUDA_GRAPHS=0 ./bigram --help
 says no-batch 2 "no batch is set" ./ids
 says no-loss 2 "bigram has no loss to train on" ./bare
