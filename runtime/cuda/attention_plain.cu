@@ -424,7 +424,8 @@ static int panels(ptrdiff_t columns) { return columns > TILE ? rt_blocks(columns
         RT_LAUNCH(stream, stream->where, kernel, grid, PLAIN_THREADS, Pack<Real>::ROOM, x, c);     \
     } while (0)
 
-#define DEFINE_PLAIN(suffix, Type, Store, Real, BLOCKS)                                            \
+/* The kernels of a type; forward and grad: the functions that launch them. */
+#define DEFINE_PLAIN(suffix, Type, Store, Real, BLOCKS, forward, grad)                             \
     __global__ void __launch_bounds__(PLAIN_THREADS, BLOCKS)                                       \
         attention_##suffix(AttentionTensors<Store, Real> x, AttentionCall c)                       \
     {                                                                                              \
@@ -440,54 +441,28 @@ static int panels(ptrdiff_t columns) { return columns > TILE ? rt_blocks(columns
     {                                                                                              \
         plain_grad_kv<Type>(x, c);                                                                 \
     }                                                                                              \
-    static void forward_##suffix(const AttentionTensors<Store, Real> &x, const RtAttention &a,     \
-                                 RtStream *stream)                                                 \
+    forward(AttentionTensors<Store, Real> x, RtAttention a, RtStream *stream)                      \
     {                                                                                              \
         LAUNCH(attention_##suffix, Real, a.H, a.T, a.E, x);                                        \
     }                                                                                              \
-    static void grad_##suffix(const AttentionTensors<Store, Real> &x, const RtAttention &a,        \
-                              RtStream *stream)                                                    \
+    grad(AttentionTensors<Store, Real> x, RtAttention a, RtStream *stream)                         \
     {                                                                                              \
         LAUNCH(attention_grad_q_##suffix, Real, a.H, a.T, a.D, x);                                 \
         LAUNCH(attention_grad_kv_##suffix, Real, a.H / a.group, a.S, rt_max(a.D, a.E), x);         \
     }
-DEFINE_PLAIN(f32, F32, float, float, 2)
-DEFINE_PLAIN(f64, F64, double, double, 1)
-DEFINE_PLAIN(bf16_long, OfBf16, uint16_t, float, 2)
-DEFINE_PLAIN(f16_long, OfF16, uint16_t, float, 2)
-
-void rt_attention_plain_forward(AttentionTensors<float, float> x, RtAttention a, RtStream *stream)
-{
-    forward_f32(x, a, stream);
-}
-
-void rt_attention_plain_forward(AttentionTensors<double, double> x, RtAttention a, RtStream *stream)
-{
-    forward_f64(x, a, stream);
-}
+DEFINE_PLAIN(f32, F32, float, float, 2, void rt_attention_plain_forward,
+             void rt_attention_plain_grad)
+DEFINE_PLAIN(f64, F64, double, double, 1, void rt_attention_plain_forward,
+             void rt_attention_plain_grad)
+DEFINE_PLAIN(bf16_long, OfBf16, uint16_t, float, 2, static void forward_bf16, static void grad_bf16)
+DEFINE_PLAIN(f16_long, OfF16, uint16_t, float, 2, static void forward_f16, static void grad_f16)
 
 void rt_attention_plain_forward(RtType type, AttentionHalf x, RtAttention a, RtStream *stream)
 {
-    if (type == RT_BF16)
-        forward_bf16_long(x, a, stream);
-    else
-        forward_f16_long(x, a, stream);
-}
-
-void rt_attention_plain_grad(AttentionTensors<float, float> x, RtAttention a, RtStream *stream)
-{
-    grad_f32(x, a, stream);
-}
-
-void rt_attention_plain_grad(AttentionTensors<double, double> x, RtAttention a, RtStream *stream)
-{
-    grad_f64(x, a, stream);
+    (type == RT_BF16 ? forward_bf16 : forward_f16)(x, a, stream);
 }
 
 void rt_attention_plain_grad(RtType type, AttentionHalf x, RtAttention a, RtStream *stream)
 {
-    if (type == RT_BF16)
-        grad_bf16_long(x, a, stream);
-    else
-        grad_f16_long(x, a, stream);
+    (type == RT_BF16 ? grad_bf16 : grad_f16)(x, a, stream);
 }
