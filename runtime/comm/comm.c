@@ -103,6 +103,14 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
     open_wire(w);
 }
 
+/* rt_fail ends this rank: the others hear of it. */
+static void on_fail(int exit_code, const char *text)
+{
+    rt_report_failure(text);
+    if (comm.launch.size > 1)
+        rt_store_fail(exit_code, text);
+}
+
 static void tell(const RtWireOpen *w)
 {
     const RtLaunch *l = &comm.launch;
@@ -116,6 +124,7 @@ static void tell(const RtWireOpen *w)
 void rt_comm_open(const RtOptions *o)
 {
     RtLaunch *l = &comm.launch;
+    rt_before_fail = on_fail;
     *l = rt_launch_find(o);
     if (l->size == 1 && l->by != RT_BY_MPI)
         return;
@@ -141,7 +150,6 @@ void rt_comm_open(const RtOptions *o)
     exchange_start(comm.wire, (RtComm){ .rank = l->rank, .size = l->size }, o->comm_timeout);
     if (l->rank > 0 && !o->comm_check)
         rt_speak_as(rt_keep(rt_printf("rank %d", l->rank)));
-    rt_before_fail = rt_store_fail;
     tell(&w);
 }
 

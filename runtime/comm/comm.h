@@ -10,6 +10,7 @@
  *     buckets.c   gradients, summed while the backward pass goes on
  *     tree.c      the same bits for each number of ranks
  *     agree.c     do all ranks train the same thing?
+ *     report.c    what torchrun is told of a failure
  *     wire/       what moves the bytes: back ends, each loaded when it is needed
  *
  * Errors: one message and the end of the program on every rank; exit code RT_EXIT_USAGE where flags
@@ -138,6 +139,8 @@ void rt_tree_close(RtTree *t);
 /* A leaf is complete, and another one begins; the last one is. */
 void rt_tree_leaf(RtTree *t, void *d_p, RtStep *s);
 void rt_tree_finish(RtTree *t, void *d_p, RtStep *s);
+
+void rt_report_failure(const char *text); /* report.c: to torchrun */
 
 /* ---- agree.c, comm_check.c ------------------------------------------------------------------- */
 

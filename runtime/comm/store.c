@@ -37,6 +37,7 @@ __attribute__((noreturn)) static void end_job(const char *answer)
     char *text;
     const long code = strtol(answer, &text, 10);
     rt_tell(text + (*text == ' '));
+    rt_report_failure(text + (*text == ' '));
     rt_store_linger();
     _exit(code > 0 && code < 256 ? (int)code : RT_EXIT_STALL);
 }

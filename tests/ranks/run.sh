@@ -188,7 +188,7 @@ if command -v torchrun > /dev/null; then
     begun torchlost
     worker=$(pgrep -f "out torchlost" | while read -r p; do grep -qz '^RANK=1$' /proc/$p/environ 2> /dev/null && echo "$p"; done | head -n 1)
     kill -STOP "$worker"; wait $job; codes=" $?"; kill -KILL "$worker" 2> /dev/null
-    says torchrun-stopped 1 torchlost.log "rank 1 (" "has given no sign of life"
+    says torchrun-stopped 1 torchlost.log "rank 1 (" "has given no sign of life" "traceback : rank 1 ("
 else
     skip torchrun "torchrun is not installed (pip install torch)"
 fi
@@ -235,6 +235,9 @@ wrong() {
     says "$name" "$code" "$name.log" "$text"
 }
 wrong half-rank 2 'RANK is set and WORLD_SIZE is not: which of how many ranks this is' RANK=0 --
+TORCHELASTIC_ERROR_FILE=$tmp/failure.json wrong for-torchrun 2 'RANK is set and WORLD_SIZE is not' RANK=0 --
+grep -q '^{"message": {"message": "RANK is set and WORLD_SIZE is not: .*"extraInfo": {.*"timestamp": "[0-9]*"}}}$' failure.json &&
+    ok error-file || bad error-file "$(cat failure.json)"
 wrong half-world 2 'WORLD_SIZE is set and RANK is not' WORLD_SIZE=2 --
 wrong half-master 2 'MASTER_ADDR is set and MASTER_PORT is not: the address of rank 0 is half known' MASTER_ADDR=localhost --
 wrong no-master 2 '2 ranks, and nothing says where rank 0 is' RANK=0 WORLD_SIZE=2 --
