@@ -7,9 +7,12 @@
 #include "emit/cu_form.h"
 #include "op/op.h"
 
+#include <limits.h>
+
 enum {
     SHORT = 8,            /* a row that one thread does */
     WARP_ROW = 1280,      /* the longest that a warp does */
+    WARP_ELEMENTS = 512,  /* ... one element at a time */
     LONG_ROW = 8192,      /* from here on a block of 1024 threads does a row */
     FLAT_LEAST = 256,     /* rows without phases: of these lengths, a warp each */
     FLAT_MOST = 4096,     /* ... shorter and longer ones: a thread per vector */
@@ -193,18 +196,6 @@ static int smallest_element(const Kernel *k)
     return least < 2 ? 2 : least;
 }
 
-static void choose_vector(KernelProgram *kp, const Kernel *k, CuForm *f)
-{
-    const Dim *axis = k->axis[k->n_axes - 1];
-    for (f->vector = 16 / smallest_element(k); f->vector > 1; f->vector /= 2) {
-        bool any = false;
-        if (dim_is_multiple(axis, f->vector) && all_accesses(kp, k, f, cu_is_vector, &any) && any)
-            return;
-    }
-}
-
-/* ---- rows ------------------------------------------------------------------------------------ */
-
 static bool has_reduce(const Kernel *k)
 {
     for (int i = 0; i < k->values.len; i++)
@@ -212,6 +203,24 @@ static bool has_reduce(const Kernel *k)
             return true;
     return false;
 }
+
+/* Rows of an odd length have vectors too, if they are long and each begins on a boundary. */
+static void choose_vector(KernelProgram *kp, const Kernel *k, CuForm *f)
+{
+    const Dim *axis = k->axis[k->n_axes - 1];
+    int64_t n;
+    const bool may_be_ragged = (k->n_axes > 1 || has_reduce(k)) && dim_value(axis, &n)
+                               && n >= FLAT_LEAST && n <= INT_MAX;
+    for (f->vector = 16 / smallest_element(k); f->vector > 1; f->vector /= 2) {
+        bool any = false;
+        f->ragged = !dim_is_multiple(axis, f->vector);
+        if ((!f->ragged || may_be_ragged) && all_accesses(kp, k, f, cu_is_vector, &any) && any)
+            return;
+    }
+    f->ragged = false;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static int count_effects(const Kernel *k, EffectKind kind)
 {
@@ -259,8 +268,8 @@ int cu_loop_of(const Kernel *k, const CuForm *f, int v)
     return k->values.at[f->with[v] >= 0 ? f->with[v] : v].phase - 1;
 }
 
-/* Does a phase need the elements of an access, or store them? */
-static bool phase_has(const Kernel *k, const CuForm *f, const Access *a, int phase)
+/* Does a phase need the elements of an access, or, asked for too, store them? */
+static bool phase_has(const Kernel *k, const CuForm *f, const Access *a, int phase, bool stores)
 {
     for (int i = 0; i < k->values.len; i++)
         if (k->values.at[i].kind == VAL_REDUCE && cu_loop_of(k, f, i) == phase
@@ -270,18 +279,23 @@ static bool phase_has(const Kernel *k, const CuForm *f, const Access *a, int pha
         const Effect *x = &k->effects.at[i];
         if (x->phase == phase
             && (needs_load(k, f, x->value, a)
-                || (x->kind == EFFECT_STORE && cu_same_access(&x->access, a))))
+                || (stores && x->kind == EFFECT_STORE && cu_same_access(&x->access, a))))
             return true;
     }
     return false;
 }
 
-int cu_phases_with(const Kernel *k, const CuForm *f, const Access *a)
+static int count_phases(const Kernel *k, const CuForm *f, const Access *a, bool stores)
 {
     int n = 0;
     for (int phase = 0; phase < k->n_phases; phase++)
-        n += phase_has(k, f, a, phase);
+        n += phase_has(k, f, a, phase, stores);
     return n;
+}
+
+int cu_phases_with(const Kernel *k, const CuForm *f, const Access *a)
+{
+    return count_phases(k, f, a, true);
 }
 
 bool cu_is_of_row(const Kernel *k, const Access *a)
@@ -297,9 +311,17 @@ bool cu_may_keep(const Kernel *k, const CuForm *f, const Access *a)
     return cu_is_of_row(k, a) && f->keep != CU_AGAIN;
 }
 
-/* Bytes of a row of n elements of what several phases need, each rounded up for shared memory. */
-static int64_t kept_bytes(const Kernel *k, const CuForm *f, int64_t n)
+/* Elements of a row of n in shared memory: whole vectors. */
+int64_t cu_shared_elements(const CuForm *f, int64_t n)
 {
+    return (n + f->vector - 1) / f->vector * f->vector;
+}
+
+/* Bytes of a row of n elements of what several phases need, each rounded up for shared memory.
+   Vectors in registers stay there when they are stored; else what is stored is loaded again. */
+static int64_t kept_bytes(const Kernel *k, const CuForm *f, CuKeep keep, int64_t n)
+{
+    const bool stores = keep == CU_REGISTERS && f->vector > 1;
     int64_t bytes = 0;
     for (int i = 0; i < k->values.len; i++) {
         const Value *v = &k->values.at[i];
@@ -309,8 +331,8 @@ static int64_t kept_bytes(const Kernel *k, const CuForm *f, int64_t n)
                      || (k->values.at[j].kind == VAL_LOAD
                          && cu_same_access(&k->values.at[j].access, &v->access));
         if (v->kind == VAL_LOAD && f->varies[i] && !before && cu_may_keep(k, f, &v->access)
-            && cu_phases_with(k, f, &v->access) > 1)
-            bytes += cu_shared_bytes(n, k->args.at[v->access.arg].dtype);
+            && count_phases(k, f, &v->access, stores) > 1)
+            bytes += cu_shared_bytes(cu_shared_elements(f, n), k->args.at[v->access.arg].dtype);
     }
     return bytes;
 }
@@ -327,10 +349,11 @@ static void choose_keep(const Kernel *k, CuForm *f)
     const int64_t count = (n + lanes * f->vector - 1) / (lanes * f->vector);
     const int64_t room = f->threads > 512 ? KEPT_BY_1024 : KEPT;
     f->keep = CU_REGISTERS;
-    const int64_t bytes = kept_bytes(k, f, n);
-    if (count * f->vector <= KEPT && bytes / lanes / 4 <= room) {
+    const int64_t bytes = kept_bytes(k, f, CU_SHARED, n);
+    const int64_t kept = kept_bytes(k, f, CU_REGISTERS, count * lanes * f->vector) / lanes / 4;
+    if (count * f->vector <= KEPT && kept <= room) {
         f->count = (int)count;
-        f->kept = (int)(bytes / lanes / 4);
+        f->kept = (int)kept;
         f->whole = count * lanes * f->vector == n;
     } else if (f->team == CU_BLOCK && bytes > 0 && bytes <= SHARED) {
         f->keep = CU_SHARED;
@@ -394,7 +417,8 @@ static int block_threads(const Kernel *k, const CuForm *f)
 static void choose_team(const Kernel *k, CuForm *f, int64_t rows, int64_t row)
 {
     const bool narrow = row <= SHORT || leans_across(k) > 0;
-    f->team = narrow && f->columns == 0 ? CU_THREAD : row <= WARP_ROW ? CU_WARP : CU_BLOCK;
+    const int64_t most = f->vector > 1 ? WARP_ROW : WARP_ELEMENTS;
+    f->team = narrow && f->columns == 0 ? CU_THREAD : row <= most ? CU_WARP : CU_BLOCK;
     const bool alone = k->n_axes == 1;
     if (alone)
         f->team = CU_BLOCK;
@@ -403,8 +427,10 @@ static void choose_team(const Kernel *k, CuForm *f, int64_t rows, int64_t row)
                  : alone && row <= 32          ? 32
                  : row > LONG_ROW || rows == 1 ? 1024
                                                : block_threads(k, f);
-    if (f->team == CU_THREAD)
+    if (f->team == CU_THREAD) {
         f->vector = 1;
+        f->ragged = false;
+    }
 }
 
 static void form_rows(KernelProgram *kp, const Kernel *k, CuForm *f, int64_t rows, int64_t row)
@@ -426,7 +452,7 @@ static void form_rows(KernelProgram *kp, const Kernel *k, CuForm *f, int64_t row
     if (f->keep == CU_SHARED) {
         int64_t n = 0;
         if (dim_value(k->axis[k->n_axes - 1], &n))
-            f->shared = (int)kept_bytes(k, f, n);
+            f->shared = (int)kept_bytes(k, f, CU_SHARED, n);
     }
     find_sums_of_exp(k, f);
     const int teams = f->threads / cu_row_lanes(f);
@@ -464,7 +490,9 @@ CuForm cu_form(KernelProgram *kp, const Kernel *k)
         return f;
     }
     choose_vector(kp, k, &f);
-    if (f.columns > 0) {
+    if (f.ragged && f.columns == 0) {
+        form_rows(kp, k, &f, rows, row);
+    } else if (f.columns > 0) {
         const int64_t tiles = (row + 32 * f.vector - 1) / (32 * f.vector);
         f.kind = CU_COLUMNS;
         f.parts = parts_of(rows, 2 * f.threads / 32, parts_of(COLUMN_BLOCKS, tiles, PARTS));

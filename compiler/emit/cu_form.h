@@ -25,6 +25,7 @@ typedef struct {
     CuTeam team;  /* ROWS */
     int threads;  /* of a block */
     int vector;   /* elements of the last axis that a thread takes at a time; 1: no vectors */
+    bool ragged;  /* ROWS, COLUMNS: the last vector of a row is not whole */
     int count;    /* ROWS: vectors of a row that each thread has; 0: a loop */
     bool whole;   /* ... and they are just the row */
     CuKeep keep;  /* ROWS of several phases */
@@ -50,6 +51,7 @@ int cu_loop_of(const Kernel *k, const CuForm *f, int v);
 /* Phases whose loops over the row load or store the elements of an access. */
 int cu_phases_with(const Kernel *k, const CuForm *f, const Access *a);
 bool cu_same_access(const Access *a, const Access *b);
+int64_t cu_shared_elements(const CuForm *f, int64_t n); /* of a row of n there: whole vectors */
 int cu_shared_bytes(int64_t n, DType t); /* of n elements there, the next ones aligned */
 int cu_row_lanes(const CuForm *f);       /* threads of a team */
 

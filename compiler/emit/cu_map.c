@@ -183,8 +183,10 @@ static void declare_columns(CuMap *x)
                                         part_row(x, i, "blockIdx.x"))));
         line(x, emit_format(e, "for (%s %s = (int)threadIdx.x*%d; %s < %s; %s += %d)", type_of,
                             x->at, x->f.vector, x->at, size, x->at, x->f.threads * x->f.vector));
-        line(x, emit_format(e, "    for (int %s = 0; %s < %d; %s++)", x->elem, x->elem, x->f.vector,
-                            x->elem));
+        const char *there = !x->f.ragged ? ""
+                                         : emit_format(e, " && %s + %s < %s", x->at, x->elem, size);
+        line(x, emit_format(e, "    for (int %s = 0; %s < %d%s; %s++)", x->elem, x->elem,
+                            x->f.vector, there, x->elem));
         line(x, emit_format(e, "        %s[%s + %s] = 0;", m->column[i], x->at, x->elem));
     }
 }
@@ -319,9 +321,8 @@ static void write_flat(CuMap *x)
         first = emit_format(e, "(ptrdiff_t)blockIdx.x*%d + threadIdx.x", x->f.threads);
     const char *size = size_text(x, all);
     if (loop) {
-        open_brace(x,
-                   emit_format(e, "for (ptrdiff_t %s = %s; %s < %s; %s += (ptrdiff_t)gridDim.x*%d)",
-                               number, first, number, size, number, step));
+        open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s; %s < %s; %s += %d)", number, first,
+                                  number, size, number, x->f.parts * step));
         text_put(m->out, indices.at);
         text_put(m->out, body.at);
         close_brace(x);
@@ -388,6 +389,17 @@ static const char *row_first(CuMap *x, const char *from)
     return emit_format(e, "%s + %s", from, x->f.team == CU_WARP ? x->warp : "(int)threadIdx.x");
 }
 
+/* The block's rows. */
+static void declare_range(CuMap *x, const char *block, const char *from, const char *to)
+{
+    const char *rows = size_text(x, rows_of(x));
+    const int parts = x->f.parts;
+    line(x, emit_format(x->m.e, "const ptrdiff_t %s = rt_part(%s, %s, %d);", from, rows, block,
+                        parts));
+    line(x, emit_format(x->m.e, "const ptrdiff_t %s = rt_part(%s, %s + 1, %d);", to, rows, block,
+                        parts));
+}
+
 /* The head of the function: who this thread is, and its row or rows. */
 static void open_rows(CuMap *x, const char *number)
 {
@@ -398,10 +410,7 @@ static void open_rows(CuMap *x, const char *number)
     if (x->f.parts > 0) {
         const char *from = names_take_exact(e, m->w->names, "from"),
                    *to = names_take_exact(e, m->w->names, "to");
-        line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.x, gridDim.x);", from,
-                            rows));
-        line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.x + 1, gridDim.x);", to,
-                            rows));
+        declare_range(x, "blockIdx.x", from, to);
         declare_totals(x);
         declare_columns(x);
         open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s; %s < %s; %s += %d)", number,
@@ -479,7 +488,6 @@ static void write_columns(CuMap *x)
     Emitter *e = m->e;
     Text body = text_new(e->cx->scratch), indices = text_new(e->cx->scratch), *out = m->out;
     const int n = x->f.vector, tile = 32 * n, warps = x->f.threads / 32;
-    const char *rows = size_text(x, rows_of(x));
     const char *type = map_index_type(m, x->row), *at = n > 1 ? x->at : m->index[x->row];
     const char *first = names_take_exact(e, m->w->names, "first");
     const char *number = x->row == 1 && m->wide[0] ? m->index[0]
@@ -490,9 +498,7 @@ static void write_columns(CuMap *x)
                         tile, at, first, x->lane, n > 1 ? emit_format(e, "*%d", n) : ""));
     const char *from = names_take_exact(e, m->w->names, "from"),
                *to = names_take_exact(e, m->w->names, "to");
-    line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.y, gridDim.y);", from, rows));
-    line(x,
-         emit_format(e, "const ptrdiff_t %s = rt_part(%s, blockIdx.y + 1, gridDim.y);", to, rows));
+    declare_range(x, "blockIdx.y", from, to);
     m->outer = number;
     declare_totals(x);
     declare_columns(x);
@@ -629,8 +635,9 @@ void cu_map(CudaWriter *c)
         write_rows(&x);
     write_second_stage(&x);
     c->block = emit_format(e, "%d", x.f.threads);
-    if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0) /* room for what is kept */
-        c->bounds = x.f.columns ? "128, 2" : x.f.kept > 24 ? "256, 2" : "256, 3";
+    const int few = x.f.ragged ? 16 : 24; /* registers for what is kept, beside which others fit */
+    if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0)
+        c->bounds = x.f.columns ? "128, 2" : x.f.kept > few ? "256, 2" : "256, 3";
     const bool slim = x.f.kind == CU_ROWS && x.f.count == 0 && x.f.parts == 0
                       && e->p->real != DT_F64; /* little of a row is in registers */
     if (slim && x.f.threads == 1024 && 2 * x.f.shared <= SHARED_OF_SM)

@@ -101,7 +101,7 @@ static void declare_shared(CuMap *x, const char *name, DType t)
         text_add(&x->declared, "%*s%s *%s = (%s *)((char *)%s + (%s));\n", x->depth, "", type, name,
                  type, x->first_shared, x->shared.at);
     const Dim *axis = x->m.k->axis[x->row];
-    const int bytes = cu_shared_bytes(n, t);
+    const int bytes = cu_shared_bytes(cu_shared_elements(&x->f, n), t);
     text_put(&x->shared, x->bytes ? " + " : "");
     if (bytes == n * dtype_bytes(t))
         text_add(&x->shared, "%s*sizeof(%s)", dim_c_factor(&x->c->host, axis), type);
@@ -151,14 +151,30 @@ static const char *kept_place(CuMap *x, const Held *h)
                                      : emit_format(x->m.e, "%s + %s", h->name, x->at);
 }
 
+/* "V - at": how many elements of the row are left for a vector. */
+static const char *left_text(CuMap *x)
+{
+    return emit_format(x->m.e, "%s - %s", dim_c(&x->m.w->dims, x->m.k->axis[x->row]), x->at);
+}
+
+/* A vector, where `guard` (NULL: always) holds; of a row's last one what is there. */
+static const char *load_from(CuMap *x, const char *place, const char *guard)
+{
+    Emitter *e = x->m.e;
+    const int n = x->f.vector;
+    if (x->f.ragged)
+        return emit_format(
+            e, guard ? "rt_load_part<%d>(%s, %s ? %s : 0)" : "rt_load_part<%d>(%s, %.0s%s)", n,
+            place, guard ? guard : "", left_text(x));
+    return guard ? emit_format(e, "rt_load_if<%d>(%s, %s)", n, guard, place)
+                 : emit_format(e, "rt_load<%d>(%s)", n, place);
+}
+
 static const char *load_text(CuMap *x, const Access *a)
 {
     MapWriter *m = &x->m;
     const char *place = vector_place(x, a);
-    if (a->guard < 0)
-        return emit_format(m->e, "rt_load<%d>(%s)", x->f.vector, place);
-    return emit_format(m->e, "rt_load_if<%d>(%s, %s)", x->f.vector,
-                       map_code(m, a->guard, false).text, place);
+    return load_from(x, place, a->guard < 0 ? NULL : map_code(m, a->guard, false).text);
 }
 
 static void load_vector(CuMap *x, const Value *v, int phase)
@@ -387,11 +403,9 @@ static void store_element(CuMap *x, const Effect *f, const char *out, Code value
     if (flag || f->add == ADD_ALWAYS) {
         const char *old = emit_format(e, "%s_old", out);
         MapInner *in = m->own;
-        emit_call(&in->body, in->steps,
-                  emit_format(e, "const %s %s = rt_load%s<%d>(", vector_type(x, to), old,
-                              flag ? "_if" : "", x->f.vector),
-                  flag ? (const char *[]){ flag, place } : (const char *[]){ place }, flag ? 2 : 1,
-                  ");\n");
+        emit_statement(&in->body, in->steps,
+                       emit_format(e, "const %s %s = %s;", vector_type(x, to), old,
+                                   load_from(x, place, flag)));
         map_statement(
             m,
             emit_format(e, flag ? "%s[%s] = %s ? %s[%s] + %s : %s;" : "%s[%s] = %.0s%s[%s] + %s;",
@@ -429,8 +443,10 @@ static void close_stores(CuMap *x, const Work *w)
         Held *h = find_held(x, &f->access);
         if (w->out[i] == NULL)
             continue;
-        map_statement(
-            m, emit_format(m->e, "rt_store(%s, %s);", vector_place(x, &f->access), w->out[i]));
+        const char *place = vector_place(x, &f->access);
+        map_statement(m, x->f.ragged ? emit_format(m->e, "rt_store_part(%s, %s, %s);", place,
+                                                   w->out[i], left_text(x))
+                                     : emit_format(m->e, "rt_store(%s, %s);", place, w->out[i]));
         if (h && h->kept)
             h->ready = true;
     }
@@ -452,11 +468,116 @@ static void declare_forced(CuMap *x)
     }
 }
 
-/* Statements for one element; those in front of and behind the elements of a vector beside. */
+/* Where a row's last vector is not whole, what it lacks is 0: it may be computed with, but counts in
+   no sum, and is not stored. Elements that lie in no vector are not there at all. */
+typedef enum { GUARD_NONE, GUARD_SUMS, GUARD_ALL } Guard;
+
+static bool is_summed(CuMap *x, const Work *w, int i)
+{
+    const int n = w->effect[i];
+    return w->out[i] == NULL && (x->m.total[n] || x->m.column[n]);
+}
+
+static Guard guard_of(CuMap *x, const Work *w)
+{
+    const MapWriter *m = &x->m;
+    Guard guard = w->n_reduce > 0 ? GUARD_SUMS : GUARD_NONE;
+    if (!x->f.ragged)
+        return GUARD_NONE;
+    for (int i = 0; i < w->n_effect; i++) {
+        if (w->out[i] == NULL && !is_summed(x, w, i))
+            return GUARD_ALL;
+        guard = is_summed(x, w, i) ? GUARD_SUMS : guard;
+    }
+    for (int i = 0; i < m->k->values.len; i++) {
+        const Value *v = map_value(m, i);
+        if (v->kind == VAL_LOAD && m->level[i] == LEVEL_ELEM && m->uses[i] > 0
+            && !is_vector(x, &v->access))
+            return GUARD_ALL;
+    }
+    return guard;
+}
+
+/* A value that a sum takes, in a variable: computed for all elements, without a branch. */
+static void declare_summed(CuMap *x, int v)
+{
+    MapWriter *m = &x->m;
+    if (!m->temp[v] && m->level[v] == LEVEL_ELEM && map_value(m, v)->kind != VAL_LOAD
+        && !map_is_trivial(map_value(m, v)))
+        map_declare(m, v, map_compute(m, v));
+}
+
+/* "at + e < V" */
+static const char *there_text(CuMap *x)
+{
+    return emit_format(x->m.e, "%s + %s < %s", x->at, x->elem,
+                       dim_c(&x->m.w->dims, x->m.k->axis[x->row]));
+}
+
+/* The sums of elements that are there; all that they take has variables. */
+static void write_guarded_sums(CuMap *x, const Work *w)
+{
+    MapWriter *m = &x->m;
+    Text body = text_new(m->e->cx->scratch), *out = m->out;
+    for (int i = 0; i < w->n_reduce; i++)
+        if (x->f.with[w->reduce[i]] < 0)
+            declare_summed(x, map_value(m, w->reduce[i])->in[0]);
+    for (int i = 0; i < w->n_effect; i++)
+        if (is_summed(x, w, i))
+            declare_summed(x, m->k->effects.at[w->effect[i]].value);
+    m->out = &body;
+    m->indent += INDENT;
+    for (int i = 0; i < w->n_reduce; i++)
+        reduce_element(x, w->reduce[i], w->best[i]);
+    for (int i = 0; i < w->n_effect; i++)
+        if (is_summed(x, w, i))
+            write_effect(x, w, i);
+    m->indent -= INDENT;
+    m->out = out;
+    const bool brace = !map_is_one_statement(body.at);
+    map_statement(m, emit_format(m->e, "if (%s)%s", there_text(x), brace ? " {" : ""));
+    text_put(m->out, body.at);
+    if (brace)
+        map_statement(m, "}");
+}
+
+/* Statements for one element. */
+static void write_element(CuMap *x, const Work *w, Guard guard)
+{
+    const bool apart = guard == GUARD_SUMS;
+    if (w->n_effect > 1)
+        declare_forced(x);
+    for (int i = 0; i < w->n_reduce && !apart; i++)
+        reduce_element(x, w->reduce[i], w->best[i]);
+    for (int i = 0; i < w->n_effect; i++)
+        if (!apart || !is_summed(x, w, i))
+            write_effect(x, w, i);
+    if (apart)
+        write_guarded_sums(x, w);
+}
+
+/* The loop over the elements of a vector around their statements. */
+static void write_vector(CuMap *x, const char *body, Guard guard)
+{
+    MapWriter *m = &x->m;
+    const bool uses_index = cu_has_word(body, m->index[x->row]);
+    const bool brace = uses_index || !map_is_one_statement(body);
+    const char *there = guard == GUARD_ALL ? emit_format(m->e, " && %s", there_text(x)) : "";
+    map_statement(m, "RT_UNROLL");
+    map_statement(m, emit_format(m->e, "for (int %s = 0; %s < %d%s; %s++)%s", x->elem, x->elem,
+                                 x->f.vector, there, x->elem, brace ? " {" : ""));
+    if (uses_index)
+        map_statement(m, emit_format(m->e, "    const %s %s = %s + %s;", map_index_type(m, x->row),
+                                     m->index[x->row], x->at, x->elem));
+    text_put(m->out, body);
+    if (brace)
+        map_statement(m, "}");
+}
+
+/* What a thread does with one vector, or one element. */
 static void write_elements(CuMap *x, Work *w, int phase)
 {
     MapWriter *m = &x->m;
-    MapInner in;
     for (int i = 0; i < w->n_reduce; i++)
         if (x->f.with[w->reduce[i]] < 0)
             map_count_uses(m, map_value(m, w->reduce[i])->in[0]);
@@ -471,36 +592,21 @@ static void write_elements(CuMap *x, Work *w, int phase)
                 && !m->temp[i])
                 load_element(x, map_value(m, i), phase);
     }
-    Text before = text_new(m->e->cx->scratch), *out = m->out;
-    MapInner front = { .body = before, .steps = m->indent };
-    in.body = text_new(m->e->cx->scratch);
-    m->own = &front;
-    m->out = &in.body;
+    Text body = text_new(m->e->cx->scratch), *out = m->out;
+    MapInner front = { .body = text_new(m->e->cx->scratch), .steps = m->indent };
+    const Guard guard = guard_of(x, w);
+    m->own = &front; /* loads of what is added to */
+    m->out = &body;
     m->indent += x->f.vector > 1 ? INDENT : 0;
-    if (w->n_effect > 1)
-        declare_forced(x);
-    for (int i = 0; i < w->n_reduce; i++)
-        reduce_element(x, w->reduce[i], w->best[i]);
-    for (int i = 0; i < w->n_effect; i++)
-        write_effect(x, w, i);
+    write_element(x, w, guard);
     m->indent -= x->f.vector > 1 ? INDENT : 0;
     m->out = out;
     text_put(m->out, front.body.at);
     if (x->f.vector == 1) {
-        text_put(m->out, in.body.at);
+        text_put(m->out, body.at);
         return;
     }
-    const bool uses_index = cu_has_word(in.body.at, m->index[x->row]);
-    const bool brace = uses_index || !map_is_one_statement(in.body.at);
-    map_statement(m, "RT_UNROLL");
-    map_statement(m, emit_format(m->e, "for (int %s = 0; %s < %d; %s++)%s", x->elem, x->elem,
-                                 x->f.vector, x->elem, brace ? " {" : ""));
-    if (uses_index)
-        map_statement(m, emit_format(m->e, "    const %s %s = %s + %s;", map_index_type(m, x->row),
-                                     m->index[x->row], x->at, x->elem));
-    text_put(m->out, in.body.at);
-    if (brace)
-        map_statement(m, "}");
+    write_vector(x, body.at, guard);
     close_stores(x, w);
 }
 

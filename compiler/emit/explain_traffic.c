@@ -89,7 +89,7 @@ static int fetches(const Kernel *k, const CuForm *f, int v)
     for (int i = 0; i < k->effects.len; i++) /* stored by an earlier phase, and kept since */
         if (k->effects.at[i].kind == EFFECT_STORE && cu_same_access(&k->effects.at[i].access, a)
             && k->effects.at[i].phase < k->values.at[v].phase)
-            return f->keep == CU_REGISTERS ? 0 : phases - 1;
+            return f->keep == CU_REGISTERS && f->vector > 1 ? 0 : phases - 1;
     return cu_may_keep(k, f, a) || !cu_is_of_row(k, a) ? 1 : phases;
 }
 

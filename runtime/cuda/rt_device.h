@@ -80,6 +80,31 @@ template <int N, typename T> RT_DEVICE void rt_share(T *to, const RtVec<T, N> &v
         to[i] = v.at[i];
 }
 
+/* The first `there` elements, the others 0: what a row ends with. */
+template <int N, typename T> RT_DEVICE RtVec<T, N> rt_load_part(const T *from, int there)
+{
+    if (there >= N)
+        return rt_load<N>(from);
+    RtVec<T, N> v = {};
+    RT_UNROLL
+    for (int i = 0; i < N - 1; i++)
+        if (i < there)
+            v.at[i] = from[i];
+    return v;
+}
+
+template <int N, typename T> RT_DEVICE void rt_store_part(T *to, const RtVec<T, N> &v, int there)
+{
+    if (there >= N) {
+        rt_store(to, v);
+        return;
+    }
+    RT_UNROLL
+    for (int i = 0; i < N - 1; i++)
+        if (i < there)
+            to[i] = v.at[i];
+}
+
 /* Zeros where there is nothing to load. */
 template <int N, typename T> RT_DEVICE RtVec<T, N> rt_load_if(bool there, const T *from)
 {

@@ -133,8 +133,7 @@ g5_sum_loss(float *restrict loss_a, double *restrict sum_loss, const float *rest
             const float *restrict y, ptrdiff_t B)
 {
     double total_sum_loss = 0;
-    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*C; i
-            += (ptrdiff_t)gridDim.x*1024) {
+    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*C; i += 1024) {
         const float a = z[i] - y[i];
         loss_a[i] = a;
         total_sum_loss += (double)(a * a);
@@ -189,8 +188,8 @@ g7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, const float *r
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int first = (int)blockIdx.x*128, at = first + lane*4;
-    const ptrdiff_t from = rt_part(B, blockIdx.y, gridDim.y);
-    const ptrdiff_t to = rt_part(B, blockIdx.y + 1, gridDim.y);
+    const ptrdiff_t from = rt_part(B, blockIdx.y, 1);
+    const ptrdiff_t to = rt_part(B, blockIdx.y + 1, 1);
     float sums[1][4] = {};
     for (ptrdiff_t ib = from + warp; ib < to && at < C; ib += 8) {
         const RtVec<float, 4> h_lin_v = rt_load<4>(h_lin + ib*C + at);
@@ -262,8 +261,8 @@ g10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, const float *restr
 {
     const int lane = (int)threadIdx.x % 32;
     const int warp = (int)threadIdx.x / 32;
-    const ptrdiff_t from = rt_part(B, blockIdx.x, gridDim.x);
-    const ptrdiff_t to = rt_part(B, blockIdx.x + 1, gridDim.x);
+    const ptrdiff_t from = rt_part(B, blockIdx.x, 1);
+    const ptrdiff_t to = rt_part(B, blockIdx.x + 1, 1);
     float sums[1][4] = {};
     for (ptrdiff_t ib = from + warp; ib < to; ib += 4) {
         RtVec<float, 4> d_h_norm_y_row[1];
@@ -410,8 +409,7 @@ g13_sum_loss(double *restrict sum_loss, const float *restrict z, const float *re
              ptrdiff_t B)
 {
     double total_sum_loss = 0;
-    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*C; i
-            += (ptrdiff_t)gridDim.x*1024) {
+    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*C; i += 1024) {
         const float a = z[i] - y[i];
         total_sum_loss += (double)(a * a);
     }

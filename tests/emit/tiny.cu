@@ -146,8 +146,7 @@ g2_h(float *restrict h, float *restrict loss_a, double *restrict sum_loss,
      const float *restrict h_a, const float *restrict y, ptrdiff_t B)
 {
     double total_sum_loss = 0;
-    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*O; i
-            += (ptrdiff_t)gridDim.x*1024) {
+    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*O; i += 1024) {
         const float a = rt_tanh(h_a[i]);
         h[i] = a;
         const float b = a - y[i];
@@ -181,8 +180,8 @@ g3_d_h_a(float *restrict d_h_a, float *restrict d_b, const float *restrict loss_
     const float a = seed_loss * 2;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int first = (int)blockIdx.x*64, at = first + lane*2;
-    const ptrdiff_t from = rt_part(B, blockIdx.y, gridDim.y);
-    const ptrdiff_t to = rt_part(B, blockIdx.y + 1, gridDim.y);
+    const ptrdiff_t from = rt_part(B, blockIdx.y, 1);
+    const ptrdiff_t to = rt_part(B, blockIdx.y + 1, 1);
     float sums[1][2] = {};
     for (ptrdiff_t ib = from + warp; ib < to && at < O; ib += 8) {
         const RtVec<float, 2> loss_a_v = rt_load<2>(loss_a + ib*O + at);
@@ -234,8 +233,7 @@ g5_sum_loss(double *restrict sum_loss, const float *restrict h_a, const float *r
             ptrdiff_t B)
 {
     double total_sum_loss = 0;
-    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*O; i
-            += (ptrdiff_t)gridDim.x*1024) {
+    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x*1024 + threadIdx.x; i < B*O; i += 1024) {
         const float a = rt_tanh(h_a[i]) - y[i];
         total_sum_loss += (double)(a * a);
     }

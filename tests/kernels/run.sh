@@ -76,14 +76,17 @@ same gpt2-bf16 models/gpt2.model bf16 16384 "$small" B=3 T=5
 same dropout models/chargpt.model fp16 16384 "-D C=64 -D L=1 -D V=33 -D rate=0.2" B=3 T=5
 same long-rows models/gpt2.model bf16 131072 \
     "-D C=64 -D V=40000 -D H=4 -D L=1 -D Tmax=16 --head-rows=3" B=1 T=3 rows=3
-# long rows of an odd length lie on a boundary, in all that touches them
+# long rows of an odd length lie on a boundary, in all that touches them, and are moved in vectors
 long=$("$g" -w --target=cuda --emit=cuda --precision=bf16 models/gpt2.model)
 why=
 for part in "logits  *\[rows,50304\]" "\.ldc = 50304 }" "\.k = V, \.lda = 50304 }" \
-    'RT_CHECK_GRID(s, 13, "d_logits\[rows,V\]", d_logits, { n.rows, 50304 }, { V, 1 })'; do
+    'RT_CHECK_GRID(s, 13, "d_logits\[rows,V\]", d_logits, { n.rows, 50304 }, { V, 1 })' \
+    'rt_load_part<8>(logits + irows\*50304 + at, V - at)' \
+    'rt_store_part(d_logits + irows\*50304 + at, d_logits_out, V - at)'; do
     grep -q -- "$part" <<< "$long" || why=${why:-"$part is not there"}
 done
 grep -q 'logits[a-z_]*\[irows\*V' <<< "$long" && why=${why:-"a kernel has dense rows of logits"}
+grep -q 'logits[a-z_]*\[irows\*50304 + iv' <<< "$long" && why=${why:-"a kernel takes logits one by one"}
 if [ -z "$why" ]; then ok boundary; else bad boundary "$why"; fi
 
 # rows that are not kept: the largest and the sum of exp(x - it) in one pass

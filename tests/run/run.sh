@@ -106,6 +106,16 @@ both "$work/regions_bf16.model" regions_bf16 "fp64 fp32-as-bf16"
 sed "s/ in fp32/ in bf16/" borders.model > "$work/borders_bf16.model"
 both "$work/borders_bf16.model" borders_bf16 "fp64 fp32-as-bf16"
 
+# Rows of an odd length at the sizes where kernels for a GPU are made otherwise: a warp, a block, 1024
+# threads, rows in shared memory and rows that are read again; with 1 and 7 elements behind vectors.
+if [ "$TARGET" = simulator ]; then
+    for sizes in 2047,1281,1279 9001,8193,4097 41001,20001,1031; do
+        IFS=, read -r V K M <<< "$sizes"
+        sed "s/^const V = .*/const V = $V, K = $K, M = $M, C = 4/" long_rows.model > "$work/long_rows_$V.model"
+        both "$work/long_rows_$V.model" "long_rows_$V" "fp32 bf16"
+    done
+fi
+
 # The examples of the reference that are whole programs.
 awk -v dir="$work" '
     /^```file /  { out = dir "/" $2; n = 0; print "" > out; next }
