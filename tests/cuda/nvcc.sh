@@ -80,20 +80,19 @@ awk '
     /bytes stack frame/ && hot { stack = $1; stores = $5; loads = $9 }
     /Used [0-9]+ registers/ && hot {
         regs = 0; shared = 0
-        for (i = 1; i <= NF; i++) { if ($i == "Used") regs = $(i + 1); if ($i == "smem,") shared = $(i - 2) }
+        for (i = 1; i <= NF; i++) { if ($i == "Used") regs = $(i + 1); if ($i ~ /^smem,?$/) shared = $(i - 2) }
         print file, arch, kernel, regs, stack, stores, loads, shared; hot = 0
     }' "$work"/*.err | sort > "$BUILD/tests-cuda/registers.txt"
-# A division of 64 bits is a call, around which a few registers go to the stack: at most 32 bytes in
-# kernels that take the time of a large model (gpt2, chargpt, the runtime's). Others, such as rows of
-# several reductions that are kept in registers (long_rows), are bounded and told.
+# A division, of 64 bits or of floats with all their digits, is a call, around which a few registers go
+# to the stack: at most 32 bytes, and no more of a stack frame: what kernels keep of rows are registers.
+# (One thread begins an update; it has a list of rates there.)
 kernels=$(wc -l < "$BUILD/tests-cuda/registers.txt")
-spilled=$(awk '{ most = $1 ~ /^runtime-/ || $3 ~ /gpt2|chargpt/ ? 32 : 768 } $6 > most || $7 > most' \
-    "$BUILD/tests-cuda/registers.txt")
+spilled=$(awk '($5 > 32 && $3 !~ /g_begin_step/) || $6 > 32 || $7 > 32' "$BUILD/tests-cuda/registers.txt")
 few=$(awk '$6 + $7 > 0' "$BUILD/tests-cuda/registers.txt" | wc -l)
 if [ "$kernels" -eq 0 ]; then echo "not ok cuda/spills: ptxas named no kernel"
 elif [ -n "$spilled" ]; then
     echo "$spilled" >&2
-    echo "not ok cuda/spills: $(echo "$spilled" | wc -l) of $kernels kernels spill, as $(echo "$spilled" | head -n 1)"
+    echo "not ok cuda/spills: $(echo "$spilled" | wc -l) of $kernels kernels spill or have a stack, as $(echo "$spilled" | head -n 1)"
 else
     echo "$few of $kernels kernels keep registers on the stack" >&2
     echo "ok cuda/spills"

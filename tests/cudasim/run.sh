@@ -81,7 +81,7 @@ fi
 # traffic KERNEL COLUMNS: its line in the table, without the name
 traffic() {
     local found
-    found=$(awk -v k="$1" '$1 == k { print $2, $3, $4, $5, $6, $7, $8, $9 }' "$work/traffic.txt")
+    found=$(awk -v k="$1" '$1 == k { print $2, $3, $4, $5, $6, $7, $8, $9, $10 }' "$work/traffic.txt")
     if [ "$found" = "$2" ]; then
         echo "ok cudasim/traffic/$1"
     else
@@ -91,12 +91,12 @@ traffic() {
 
 if build traffic; then
     CUDASIM_TRAFFIC=$work/traffic.txt "$work/traffic"
-    traffic straight '1 16384 16384 32768 32768 1.00 100% 1.00'
-    traffic strided '1 1024 1024 2048 2048 1.00 12% 1.00'
-    traffic twice '1 2048 1024 2048 2048 1.00 100% 1.00'
-    traffic each_row '4 8192 4096 12288 8704 1.41 100% 1.00'
-    traffic transpose_0 '1 4096 4096 8192 8192 1.00 100% 16.50'
-    traffic transpose_1 '1 4096 4096 8192 8192 1.00 100% 1.00'
+    traffic straight '1 16384 16384 32768 32768 1.00 100% 1.00 32768'
+    traffic strided '1 1024 1024 2048 2048 1.00 12% 1.00 2048'
+    traffic twice '1 2048 1024 2048 2048 1.00 100% 1.00 3072'
+    traffic each_row '4 8192 4096 12288 8704 1.41 100% 1.00 8704'
+    traffic transpose_0 '1 4096 4096 8192 8192 1.00 100% 16.50 8192'
+    traffic transpose_1 '1 4096 4096 8192 8192 1.00 100% 1.00 8192'
 fi
 refused float_atomic 'atomicAdd of a float' \
     '__global__ void k(float *x) { atomicAdd(x, 1.0f); }'

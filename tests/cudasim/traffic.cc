@@ -3,12 +3,15 @@
  * In: every access. Out, by kernel and per launch: the bytes that threads load and store; blocks,
  * each byte read once by a block; least, each byte read once by the launch, and in both each
  * written once; how much is used of the sectors, 32 bytes each, that warps ask for; conflicts of
- * banks in shared memory; the place with the worst of each. The ratio is that of blocks to least:
- * what the caches of a block do not spare. The one idea: the nth time that the lanes of a warp pass
- * one instruction is one request.
+ * banks in shared memory; the place with the worst of each; moved, each byte once by each
+ * instruction of a block, but for what several blocks read, which comes from the caches: once. The
+ * ratio is that of blocks to least: what the caches of a block do not spare. What adds the parts of
+ * a kernel's sums has that kernel's name, too. The one idea: the nth time that the lanes of a warp
+ * pass one instruction is one request.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -23,7 +26,7 @@ namespace
 struct Request { /* of a warp */
     uint32_t lanes;
     uint8_t bytes;
-    bool shared;
+    bool shared, write;
     uintptr_t at[32];
 };
 
@@ -40,13 +43,23 @@ struct Kernel {
     int launches;
     double loaded, stored, block_read, least_read, least_written; /* bytes */
     double used, sectors, wavefronts, ideal;                      /* of warps */
+    double moved;                                                 /* but for words below */
     std::map<const void *, Place> places;
+};
+
+struct Word {       /* 4 bytes that the launch reads */
+    uint64_t block; /* the first that does */
+    uint32_t read;  /* bytes, by each of its instructions */
+    uint8_t bytes;  /* which, a bit each */
+    bool others;    /* do other blocks, too? */
 };
 
 std::map<std::string, Kernel> kernels;
 std::vector<std::string> order; /* of first launches */
 Kernel *now;
+std::string last; /* the kernel before, but for those that add parts of sums */
 std::unordered_map<const void *, std::unordered_map<unsigned, Site>> sites;
+std::unordered_map<uintptr_t, Word> words;
 const char *path;
 
 /* Distinct pieces of `size` bytes among the lanes' accesses. */
@@ -97,6 +110,44 @@ void add(const Request &r, Place *place)
     }
 }
 
+/* A byte that an instruction of this block has read, once. */
+void read_byte(uintptr_t at)
+{
+    const auto found = words.insert({ at / 4, Word{ sim_now.block, 0, 0, false } });
+    Word &w = found.first->second;
+    w.others |= w.block != sim_now.block;
+    w.read += w.block == sim_now.block;
+    w.bytes |= (uint8_t)(1 << at % 4);
+}
+
+/* The bytes of one instruction, in a block: each counts once. */
+void count_moved(const std::unordered_map<unsigned, Site> &by_warp)
+{
+    std::vector<uintptr_t> bytes;
+    bool write = false;
+    for (auto &site : by_warp)
+        for (const Request &r : site.second.requests)
+            for (unsigned i = 0; i < 32 && !r.shared; i++)
+                for (unsigned b = 0; (r.lanes >> i & 1) && b < r.bytes; b++) {
+                    bytes.push_back(r.at[i] + b);
+                    write = r.write;
+                }
+    std::sort(bytes.begin(), bytes.end());
+    bytes.erase(std::unique(bytes.begin(), bytes.end()), bytes.end());
+    if (write)
+        now->moved += (double)bytes.size();
+    else
+        std::for_each(bytes.begin(), bytes.end(), read_byte);
+}
+
+/* A launch has ended. */
+void count_words(void)
+{
+    for (auto &w : words)
+        now->moved += w.second.others ? __builtin_popcount(w.second.bytes) : (int)w.second.read;
+    words.clear();
+}
+
 void write_worst(FILE *f, const Kernel &k)
 {
     const void *spread = NULL, *conflict = NULL;
@@ -120,18 +171,19 @@ void write_table(int, void *)
     FILE *f = fopen(path, "w");
     if (!f)
         return;
-    fprintf(f, "%-40s %8s %12s %12s %12s %12s %7s %7s %7s\n", "kernel, per launch", "launches",
-            "loaded", "stored", "blocks", "least", "ratio", "sectors", "banks");
+    count_words();
+    fprintf(f, "%-40s %8s %12s %12s %12s %12s %7s %7s %7s %12s\n", "kernel, per launch", "launches",
+            "loaded", "stored", "blocks", "least", "ratio", "sectors", "banks", "moved");
     double all = 0, moved = 0, blocks = 0, least = 0;
     for (const std::string &name : order) {
         const Kernel &k = kernels[name];
         const double n = k.launches, by_block = k.block_read + k.stored;
         const double min = k.least_read + k.least_written;
         all += n, moved += k.loaded + k.stored, blocks += by_block, least += min;
-        fprintf(f, "%-40s %8d %12.0f %12.0f %12.0f %12.0f %7.2f %6.0f%% %7.2f\n", name.c_str(),
-                k.launches, k.loaded / n, k.stored / n, by_block / n, min / n,
+        fprintf(f, "%-40s %8d %12.0f %12.0f %12.0f %12.0f %7.2f %6.0f%% %7.2f %12.0f\n",
+                name.c_str(), k.launches, k.loaded / n, k.stored / n, by_block / n, min / n,
                 min > 0 ? by_block / min : 0, k.sectors > 0 ? 100 * k.used / (32 * k.sectors) : 100,
-                k.ideal > 0 ? k.wavefronts / k.ideal : 1);
+                k.ideal > 0 ? k.wavefronts / k.ideal : 1, k.moved / n);
         write_worst(f, k);
     }
     fprintf(f, "%-40s %8.0f %25.0f %12.0f %12.0f %7.2f\n", "all", all, moved, blocks, least,
@@ -149,8 +201,13 @@ void sim_traffic_init(void)
         on_exit(write_table, NULL);
 }
 
-void sim_traffic_begin(const char *name)
+void sim_traffic_begin(const char *kernel)
 {
+    static const char parts[] = "rt_add_parts";
+    const bool adds = strncmp(kernel, parts, sizeof parts - 1) == 0;
+    const std::string name = adds ? std::string(kernel) + "," + last : kernel;
+    count_words();
+    last = adds ? last : name;
     if (!kernels.count(name))
         order.push_back(name);
     now = &kernels[name];
@@ -163,6 +220,7 @@ void sim_traffic_range(size_t bytes, bool write)
     (write ? now->stored : now->loaded) += (double)bytes;
     (write ? now->least_written : now->least_read) += (double)bytes;
     now->block_read += write ? 0 : (double)bytes;
+    now->moved += (double)bytes;
     now->used += (double)bytes, now->sectors += (double)bytes / 32;
 }
 
@@ -178,7 +236,7 @@ void sim_traffic_access(uintptr_t at, size_t bytes, bool write, const void *pc)
         site.requests.resize(nth + 1);
     Request &r = site.requests[nth];
     r.lanes |= 1u << lane;
-    r.bytes = (uint8_t)bytes, r.shared = shared, r.at[lane] = at;
+    r.bytes = (uint8_t)bytes, r.shared = shared, r.write = write, r.at[lane] = at;
     if (shared)
         return;
     (write ? now->stored : now->loaded) += (double)bytes;
@@ -200,10 +258,11 @@ void sim_traffic_access(uintptr_t at, size_t bytes, bool write, const void *pc)
 
 void sim_traffic_block_ends(void)
 {
-    for (auto &by_pc : sites)
-        for (auto &by_warp : by_pc.second) {
+    for (auto &by_pc : sites) {
+        for (auto &by_warp : by_pc.second)
             for (const Request &r : by_warp.second.requests)
                 add(r, &now->places[by_pc.first]);
-        }
+        count_moved(by_pc.second);
+    }
     sites.clear();
 }
