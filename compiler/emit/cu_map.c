@@ -381,23 +381,33 @@ static void write_phases(CuMap *x)
     text_put(out, body.at);
 }
 
+/* "from + warp", "warp" where from is NULL: 0. */
 static const char *row_first(CuMap *x, const char *from)
 {
-    Emitter *e = x->m.e;
-    if (x->f.team == CU_BLOCK)
-        return from;
-    return emit_format(e, "%s + %s", from, x->f.team == CU_WARP ? x->warp : "(int)threadIdx.x");
+    const char *team = x->f.team == CU_WARP || x->f.kind == CU_COLUMNS ? x->warp
+                       : x->f.team == CU_THREAD                        ? "(int)threadIdx.x"
+                                                                       : NULL;
+    return !team ? (from ? from : "0") : from ? emit_format(x->m.e, "%s + %s", from, team) : team;
 }
 
-/* The block's rows. */
-static void declare_range(CuMap *x, const char *block, const char *from, const char *to)
+typedef struct {
+    const char *from, *to; /* from: NULL, 0 */
+} Range;
+
+/* The block's rows: all, or those between two variables. */
+static Range declare_range(CuMap *x, const char *block)
 {
+    Emitter *e = x->m.e;
     const char *rows = size_text(x, rows_of(x));
-    const int parts = x->f.parts;
-    line(x, emit_format(x->m.e, "const ptrdiff_t %s = rt_part(%s, %s, %d);", from, rows, block,
-                        parts));
-    line(x, emit_format(x->m.e, "const ptrdiff_t %s = rt_part(%s, %s + 1, %d);", to, rows, block,
-                        parts));
+    if (!in_parts(x))
+        return (Range){ NULL, rows };
+    const Range r = { names_take_exact(e, x->m.w->names, "from"),
+                      names_take_exact(e, x->m.w->names, "to") };
+    line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, %s, %d);", r.from, rows, block,
+                        x->f.parts));
+    line(x, emit_format(e, "const ptrdiff_t %s = rt_part(%s, %s + 1, %d);", r.to, rows, block,
+                        x->f.parts));
+    return r;
 }
 
 /* The head of the function: who this thread is, and its row or rows. */
@@ -408,13 +418,11 @@ static void open_rows(CuMap *x, const char *number)
     const char *rows = size_text(x, rows_of(x));
     const int teams = x->f.threads / cu_row_lanes(&x->f);
     if (x->f.parts > 0) {
-        const char *from = names_take_exact(e, m->w->names, "from"),
-                   *to = names_take_exact(e, m->w->names, "to");
-        declare_range(x, "blockIdx.x", from, to);
+        const Range r = declare_range(x, "blockIdx.x");
         declare_totals(x);
         declare_columns(x);
         open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s; %s < %s; %s += %d)", number,
-                                  row_first(x, from), number, to, number, teams));
+                                  row_first(x, r.from), number, r.to, number, teams));
         return;
     }
     const char *block = teams == 1 ? "blockIdx.x"
@@ -496,17 +504,15 @@ static void write_columns(CuMap *x)
                         x->lane, x->warp));
     line(x, emit_format(e, "const %s %s = (%s)blockIdx.x*%d, %s = %s + %s%s;", type, first, type,
                         tile, at, first, x->lane, n > 1 ? emit_format(e, "*%d", n) : ""));
-    const char *from = names_take_exact(e, m->w->names, "from"),
-               *to = names_take_exact(e, m->w->names, "to");
-    declare_range(x, "blockIdx.y", from, to);
+    const Range r = declare_range(x, "blockIdx.y");
     m->outer = number;
     declare_totals(x);
     declare_columns(x);
     const char *there = dim_is_multiple(m->k->axis[x->row], tile)
                             ? ""
                             : emit_format(e, " && %s < %s", at, size_text(x, m->k->axis[x->row]));
-    open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s + %s; %s < %s%s; %s += %d)", number, from,
-                              x->warp, number, to, there, number, warps));
+    open_brace(x, emit_format(e, "for (ptrdiff_t %s = %s; %s < %s%s; %s += %d)", number,
+                              row_first(x, r.from), number, r.to, there, number, warps));
     m->out = &body;
     map_row_values(m, 0);
     cu_row(x, 0);
@@ -638,6 +644,8 @@ void cu_map(CudaWriter *c)
     const int few = x.f.ragged ? 16 : 24; /* registers for what is kept, beside which others fit */
     if (x.f.kind == CU_ROWS && x.f.team == CU_WARP && x.f.count > 0)
         c->bounds = x.f.columns ? "128, 2" : x.f.kept > few ? "256, 2" : "256, 3";
+    if (x.f.kind == CU_COLUMNS) /* room for loads that are on their way */
+        c->bounds = "256, 4";
     const bool slim = x.f.kind == CU_ROWS && x.f.count == 0 && x.f.parts == 0
                       && e->p->real != DT_F64; /* little of a row is in registers */
     if (slim && x.f.threads == 1024 && 2 * x.f.shared <= SHARED_OF_SM)

@@ -468,8 +468,8 @@ static void declare_forced(CuMap *x)
     }
 }
 
-/* Where a row's last vector is not whole, what it lacks is 0: it may be computed with, but counts in
-   no sum, and is not stored. Elements that lie in no vector are not there at all. */
+/* Where a row's last vector is not whole, what it lacks is 0: it may be computed with, but counts
+   in no sum, and is not stored. Elements that lie in no vector are not there at all. */
 typedef enum { GUARD_NONE, GUARD_SUMS, GUARD_ALL } Guard;
 
 static bool is_summed(CuMap *x, const Work *w, int i)

@@ -182,16 +182,14 @@ static void k6_d_z(float *d_z, const float *loss_a, const RtStep *s, ptrdiff_t B
  * stack.model:8   gradient of k4, k3
  * grid dim3(rt_blocks(C, 128), 1), block 256: a block has 128 columns and all rows, for it stores
  * the sum; a warp has every 8th of these rows, a lane 4 columns */
-static __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256, 4)
 g7_d_h_lin(float *restrict d_h_lin, float *restrict d_h_lin_bias, const float *restrict h_lin,
            const float *restrict d_z, bool add, ptrdiff_t B)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int first = (int)blockIdx.x*128, at = first + lane*4;
-    const ptrdiff_t from = rt_part(B, blockIdx.y, 1);
-    const ptrdiff_t to = rt_part(B, blockIdx.y + 1, 1);
     float sums[1][4] = {};
-    for (ptrdiff_t ib = from + warp; ib < to && at < C; ib += 8) {
+    for (ptrdiff_t ib = warp; ib < B && at < C; ib += 8) {
         const RtVec<float, 4> h_lin_v = rt_load<4>(h_lin + ib*C + at);
         const RtVec<float, 4> d_z_v = rt_load<4>(d_z + ib*C + at);
         RtVec<float, 4> d_h_lin_out;
@@ -261,10 +259,8 @@ g10_d_z(float *restrict d_z, float *restrict d_h_norm_weight, const float *restr
 {
     const int lane = (int)threadIdx.x % 32;
     const int warp = (int)threadIdx.x / 32;
-    const ptrdiff_t from = rt_part(B, blockIdx.x, 1);
-    const ptrdiff_t to = rt_part(B, blockIdx.x + 1, 1);
     float sums[1][4] = {};
-    for (ptrdiff_t ib = from + warp; ib < to; ib += 4) {
+    for (ptrdiff_t ib = warp; ib < B; ib += 4) {
         RtVec<float, 4> d_h_norm_y_row[1];
         RtVec<float, 4> z_row[1];
         const float a = h_norm_mu[ib];

@@ -172,7 +172,7 @@ static void k2_h(float *restrict h, float *restrict loss_a, double *restrict sum
  * tiny.model:8, 9   gradient of k2, k1
  * grid dim3(rt_blocks(O, 64), 1), block 256: a block has 64 columns and all rows, for it stores the
  * sum; a warp has every 8th of these rows, a lane 2 columns */
-static __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256, 4)
 g3_d_h_a(float *restrict d_h_a, float *restrict d_b, const float *restrict loss_a,
          const float *restrict h, const RtStep *s, bool add, ptrdiff_t B)
 {
@@ -180,10 +180,8 @@ g3_d_h_a(float *restrict d_h_a, float *restrict d_b, const float *restrict loss_
     const float a = seed_loss * 2;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int first = (int)blockIdx.x*64, at = first + lane*2;
-    const ptrdiff_t from = rt_part(B, blockIdx.y, 1);
-    const ptrdiff_t to = rt_part(B, blockIdx.y + 1, 1);
     float sums[1][2] = {};
-    for (ptrdiff_t ib = from + warp; ib < to && at < O; ib += 8) {
+    for (ptrdiff_t ib = warp; ib < B && at < O; ib += 8) {
         const RtVec<float, 2> loss_a_v = rt_load<2>(loss_a + ib*O + at);
         const RtVec<float, 2> h_v = rt_load<2>(h + ib*O + at);
         RtVec<float, 2> d_h_a_out;
