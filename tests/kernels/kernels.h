@@ -1,8 +1,9 @@
 /* kernels.h -- the driver behind what kernels.py writes: each MAP kernel in CUDA, in the simulator,
  * against the same kernel in C.
  *
- * In: rows[], call_cuda, call_c; KERNELS_ADD: only calls that add to what is there. Out: "not ok" lines, or none. Both kernels get the same random
- * buffers; then every element of every buffer is compared, also those that neither should write.
+ * In: rows[], call_cuda, call_c; KERNELS_ADD: only calls that add to what is there. Out: "not ok"
+ * lines, or none. Both kernels get the same random buffers; then every element of every buffer is
+ * compared, also those that neither should write.
  */
 #include <math.h>
 #include <stdio.h>
