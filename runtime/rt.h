@@ -527,7 +527,7 @@ struct RtRooms {
     int noted;              /* at 0 a new list begins */
 };
 /* in, out: types of the operands and of c; .add: c may be added to; .bias: not NULL if there is
-   one. A GPU plans products by their steps, too. */
+   one. A GPU plans products and attention by their steps, too. */
 void rt_room_matmul(RtRooms *rooms, RtType in, RtType out, RtMatmul p);
 void rt_room_attention(RtRooms *rooms, RtType type, RtAttention a, bool backward);
 

@@ -130,6 +130,26 @@ static void add_attention(Fields *f, const Attention *x)
         add_size(f, "group", x->group);
 }
 
+/* What the result and the way through memory depend on, besides sizes. */
+static void add_attention_steps(Fields *f, const Attention *x, bool grad)
+{
+    add_field(f, "scale",
+              x->scale > 0 || x->scale < 0
+                  ? emit_number(f->e, x->scale)
+                  : emit_format(f->e, "1 / sqrt((double)%s)", dim_c_divisor(f->dims, x->D)));
+    add_field(f, "causal", x->causal ? "true" : "false");
+    add_heads(f, "q", &x->q);
+    add_heads(f, "k", &x->k);
+    add_heads(f, "v", &x->v);
+    add_heads(f, "y", &x->y);
+    if (grad) {
+        add_heads(f, "d_q", &x->d_q);
+        add_heads(f, "d_k", &x->d_k);
+        add_heads(f, "d_v", &x->d_v);
+        add_heads(f, "d_y", &x->d_y);
+    }
+}
+
 static void write_attention(KernelWriter *w)
 {
     const Attention *x = &w->k->attention;
@@ -137,21 +157,7 @@ static void write_attention(KernelWriter *w)
     const char *name = names_take(w->e, w->names, "shape");
     Fields f = { .e = w->e, .dims = &w->dims };
     add_attention(&f, x);
-    add_field(&f, "scale",
-              x->scale > 0 || x->scale < 0
-                  ? emit_number(w->e, x->scale)
-                  : emit_format(w->e, "1 / sqrt((double)%s)", dim_c_divisor(&w->dims, x->D)));
-    add_field(&f, "causal", x->causal ? "true" : "false");
-    add_heads(&f, "q", &x->q);
-    add_heads(&f, "k", &x->k);
-    add_heads(&f, "v", &x->v);
-    add_heads(&f, "y", &x->y);
-    if (grad) {
-        add_heads(&f, "d_q", &x->d_q);
-        add_heads(&f, "d_k", &x->d_k);
-        add_heads(&f, "d_v", &x->d_v);
-        add_heads(&f, "d_y", &x->d_y);
-    }
+    add_attention_steps(&f, x, grad);
     write_struct(w, "RtAttention", name, &f);
     write_call(w,
                emit_format(w->e, "rt_attention%s_%s", grad ? "_grad" : "",
@@ -208,6 +214,8 @@ const char *c_call_room(Emitter *e, DimScope *dims, const Kernel *k, const char 
     if (k->kind != KERNEL_ATTENTION && k->kind != KERNEL_ATTENTION_GRAD)
         return "";
     add_attention(&f, &k->attention);
+    if (e->cuda) /* which may plan it by a library */
+        add_attention_steps(&f, &k->attention, k->kind == KERNEL_ATTENTION_GRAD);
     return room_statement(&f, emit_format(e, "rt_room_attention(rooms, %s,", out), "RtAttention",
                           k->kind == KERNEL_ATTENTION ? ", false" : ", true", indent);
 }

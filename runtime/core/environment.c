@@ -17,6 +17,7 @@ static const struct {
     { "RT_CUDA_GRAPH", "0|1" },       { "RT_CUDA_SYNC", "0|1" },
     { "RT_CUDA_TUNE", "on|off" },     { "RT_CUDA_EPILOGUE", "on|off|probe" },
     { "RT_CUDA_CACHE", NULL },        { "RT_CUDA_PROFILE", NULL },
+    { "RT_ATTENTION", "own|cudnn" },
 };
 enum { KNOWN = sizeof known / sizeof *known };
 

@@ -1,11 +1,11 @@
 /* attention.cu -- attention and its gradient on a device: which kernels do it.
  *
  * In: heads in place, 16, 32 or 64 bits. Out: y and lse; d_q, d_k and d_v. Heads in 16 bits of at
- * most 128 values go to tensor cores (attention_forward.cu, attention_grad.cu), all others to
- * attention_plain.cu. No result depends on anything but sizes: nothing is added up in memory, and
- * nothing is chosen by time.
+ * most 128 values go to tensor cores (attention_forward.cu, attention_grad.cu), or to cuDNN where
+ * that is asked for (attention_cudnn.cu); all others to attention_plain.cu. No result depends on
+ * anything but sizes: nothing is added up in memory, and nothing is chosen by time.
  */
-#include "cuda/attention.h"
+#include "cuda/attention_cudnn.h"
 
 #include "cuda/device.h"
 
@@ -56,6 +56,9 @@ static size_t delta_bytes(const RtAttention *a, size_t real)
 static void half_forward(RtType type, AttentionHalf x, RtAttention a, RtStream *stream)
 {
     a = completed(a);
+    const RtCudnnPlan *plan = rt_attention_plan(type, &a, false);
+    if (plan && rt_attention_plan_run(plan, &x, &a, stream))
+        return;
     if (fits_tensor_cores(&a))
         rt_attention_half_forward(type, x, (AttentionCall){ a, 0, is_whole(&x, &a) }, stream);
     else
@@ -65,6 +68,9 @@ static void half_forward(RtType type, AttentionHalf x, RtAttention a, RtStream *
 static void half_grad(RtType type, AttentionHalf x, RtAttention a, RtStream *stream)
 {
     a = completed(a);
+    const RtCudnnPlan *plan = rt_attention_plan(type, &a, true);
+    if (plan && rt_attention_plan_run(plan, &x, &a, stream))
+        return;
     x.delta = (float *)rt_device_work(stream, delta_bytes(&a, sizeof(float)));
     if (fits_tensor_cores(&a))
         rt_attention_half_grad(type, x, (AttentionCall){ a, 0, is_whole(&x, &a) }, stream);
@@ -134,7 +140,10 @@ void rt_attention_grad_f16(rt_f16 *d_q, rt_f16 *d_k, rt_f16 *d_v, const rt_f16 *
 
 void rt_room_attention(RtRooms *rooms, RtType type, RtAttention a, bool backward)
 {
-    const size_t bytes = backward ? delta_bytes(&a, type == RT_F64 ? sizeof(double) : sizeof(float))
-                                  : 0;
+    a = completed(a);
+    const RtCudnnPlan *plan = rt_attention_plan(type, &a, backward);
+    const size_t own = backward ? delta_bytes(&a, type == RT_F64 ? sizeof(double) : sizeof(float))
+                                : 0;
+    const size_t bytes = plan ? rt_attention_plan_bytes(plan) : own;
     rooms->device = bytes > rooms->device ? bytes : rooms->device;
 }

@@ -135,8 +135,9 @@ typedef struct {
 void rt_choices_add(RtChoices *to, const RtChoice *choice); /* in place of an older one */
 const RtChoice *rt_choices_find(const RtChoices *all, const RtProduct *key);
 void rt_choices_free(RtChoices *all);
-/* Text of choices, allocated. machine: a line that says where they hold. */
-char *rt_choices_text(const RtChoices *all, const char *machine);
+/* Text of choices, allocated. machine: a line that says where they hold; before: lines that stand
+   before, "" for none. */
+char *rt_choices_text(const RtChoices *all, const char *machine, const char *before);
 /* NULL, or why the text says nothing here; to is as it was then. */
 const char *rt_choices_parse(RtChoices *to, const char *text, const char *machine);
 /* The file of this machine, allocated; NULL: none is kept. */

@@ -8,6 +8,7 @@
  * Sums that are split are added in fp32 (fp64), in an order that the shape fixes: schemes that add
  * in the result's type or in place are not asked for.
  */
+#include "cuda/attention_cudnn.h"
 #include "cuda/matmul.h"
 
 enum {
@@ -677,6 +678,7 @@ void rt_products_close(void)
 
 void rt_products_take(const char *plans)
 {
+    plans = rt_attention_take(plans);
     rt_free(taken);
     taken = plans ? rt_printf("%s", plans) : NULL;
 }
@@ -687,13 +689,17 @@ const char *rt_products_line(void) { return *at.line ? at.line : NULL; }
 const char *rt_products_text(void)
 {
     RtChoices chosen = { NULL, 0, 0 };
+    const char *attention = rt_attention_text();
+    rt_free(at.text);
+    at.text = NULL;
+    if (!at.handle && *attention)
+        at.text = rt_printf("%s", attention);
     if (!at.handle)
-        return NULL;
+        return at.text;
     for (int i = 0; i < at.stored.n; i++) /* of shapes that this process has not met yet, too */
         rt_choices_add(&chosen, &at.stored.at[i]);
     choices_of_plans(&chosen, false);
-    rt_free(at.text);
-    at.text = rt_choices_text(&chosen, at.machine);
+    at.text = rt_choices_text(&chosen, at.machine, attention);
     rt_choices_free(&chosen);
     return at.text;
 }

@@ -75,15 +75,16 @@ static int line_write(char *to, const RtChoice *x)
     return n;
 }
 
-char *rt_choices_text(const RtChoices *all, const char *machine)
+char *rt_choices_text(const RtChoices *all, const char *machine, const char *before)
 {
-    const size_t head = strlen(machine) + 256;
+    const size_t head = strlen(before) + strlen(machine) + 256;
     char *text = (char *)rt_alloc(head + (size_t)all->n * LINE_MOST, "choices of products");
-    char *to = text + sprintf(text, "%s\n%s\n%s\n", FORMAT, machine, COLUMNS);
+    char *const products = text + sprintf(text, "%s", before);
+    char *to = products + sprintf(products, "%s\n%s\n%s\n", FORMAT, machine, COLUMNS);
     for (int i = 0; i < all->n; i++)
         to += line_write(to, &all->at[i]);
     *to = 0;
-    sprintf(to, "end %016" PRIx64 "\n", rt_hash_text(text));
+    sprintf(to, "end %016" PRIx64 "\n", rt_hash_text(products));
     return text;
 }
 
@@ -236,7 +237,7 @@ void rt_choices_save(const RtChoices *all, const char *path, const char *machine
     rt_choices_load(&merged, path, machine);
     for (int i = 0; i < all->n; i++)
         rt_choices_add(&merged, &all->at[i]);
-    char *text = rt_choices_text(&merged, machine);
+    char *text = rt_choices_text(&merged, machine, "");
     char *folder = rt_printf("%.*s", (int)(strrchr(path, '/') - path), path);
     folder_make(folder);
     if (rt_write_atomic(path, text, strlen(text)))

@@ -4,6 +4,7 @@
  * and plans of all products. The one idea: everything is queued on one stream, so calls take the
  * same bytes one after the other.
  */
+#include "cuda/attention_cudnn.h"
 #include "cuda/matmul.h"
 #include "cuda/queue.h"
 
@@ -32,6 +33,9 @@ void rt_rooms_open(const RtRooms *need, void *scratch, size_t scratch_bytes)
     rt_products_open(&setup);
     if (d->tell && rt_products_line())
         printf("products %s\n%s", rt_products_line(), rt_epilogues_text());
+    const char *attention = rt_attention_line();
+    if (d->tell && attention)
+        printf("attention %s\n", attention);
 }
 
 void rt_rooms_leave(void)
@@ -44,6 +48,7 @@ void rt_rooms_close(void)
 {
     RtDevice *d = rt_device();
     rt_products_close();
+    rt_attention_close();
     rt_place_free(d->work);
     d->work = NULL;
     d->work_bytes = 0;
@@ -66,9 +71,10 @@ bool rt_products_are_native(void) { return true; }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-enum { PLAN_MOST = 640 }; /* bytes of a product's line, and of the text around all */
+/* Bytes of a product's line, of the text around all, and of the line of attention. */
+enum { PLAN_MOST = 640 };
 
 size_t rt_plans_most(const RtRooms *rooms)
 {
-    return rooms->noted ? (size_t)(rooms->noted + 1) * PLAN_MOST : 0;
+    return rooms->noted ? (size_t)(rooms->noted + 2) * PLAN_MOST : 0;
 }

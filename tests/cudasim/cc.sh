@@ -51,8 +51,8 @@ library() {
     flock 9
     local newest source
     started=()
-    newest=$(ls -t "$here"/*.h "$here"/include/*.h "$root/runtime/half.h" "$here/cc.sh" |
-             head -n 1)
+    newest=$(ls -t "$here"/*.h "$here"/include/*.h "$root/runtime/half.h" \
+                "$root/runtime/cuda/cudnn_api.h" "$here/cc.sh" | head -n 1)
     for source in "$here"/*.cc; do
         compile "$sim/$(basename "$source" .cc).o" "$source" "$newest"
         library+=("$sim/$(basename "$source" .cc).o")

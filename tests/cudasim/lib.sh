@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The libraries of the simulator: cuBLASLt, machine instructions, NCCL between processes. Called by
+# The libraries of the simulator: cuBLASLt, cuDNN, machine instructions, NCCL between processes. Called by
 # run.sh, which sets BUILD. Programs lie in lib/; those that have a fault planted must report it.
 set -u
 cd "$(dirname "$0")"
 work=$BUILD/cudasim/tests
 mkdir -p "$work"
 
-# build NAME: lib/NAME.cu as a program
+# build NAME [SOURCE...]: lib/NAME.cu as a program
 build() {
-    ./cc.sh -o "$work/$1" "lib/$1.cu" 2> "$work/$1.err" && return
+    ./cc.sh -Wno-missing-field-initializers -o "$work/$1" "lib/$1.cu" "${@:2}" 2> "$work/$1.err" && return
     cat "$work/$1.err" >&2
     echo "not ok cudasim/$1: does not compile"
     return 1
@@ -74,6 +74,15 @@ if build lt_faults; then
     reports lt/missing 'cublasLtCreate(&w.handle) gives 1' CUDASIM_CUBLASLT=missing \
         "$work/lt_faults" misaligned
     reports lt/unknown-setting 'CUDASIM_CUBLASLT is' CUDASIM_CUBLASLT=no "$work/lt_faults" freed
+fi
+
+if build dnn_faults ../../runtime/cuda/cudnn_graph.cu; then
+    while read -r name text; do
+        reports "dnn/$name" "$text" "$work/dnn_faults" "$name"
+    done < <("$work/dnn_faults")
+    reports dnn/injected 'CUDASIM_FAIL: cudnnCreate ends with a CUDNN_STATUS_' \
+        CUDASIM_FAIL=cudnnCreate:1:cudaErrorUnknown "$work/dnn_faults" unwritten
+    reports dnn/unknown-setting 'CUDASIM_CUDNN is' CUDASIM_CUDNN=no "$work/dnn_faults" unwritten
 fi
 
 if build ptx; then
