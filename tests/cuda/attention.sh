@@ -3,26 +3,34 @@
 # whatever order threads and blocks run.
 # Usage: attention.sh [simulator|device] (from run.sh); prints ok and not ok lines. For a device, with
 # kernels of libgradcc_rt_cuda.a and for CUDA_ARCH (native): attention.sh build compiles both programs,
-# which attention.sh time, a line for each kernel with what it reaches, and device find.
+# which attention.sh time, a line for each kernel with what it reaches, and the same by cuDNN where it
+# is (CUDNN_FOLDERS, if the loader does not find it), and device find.
 set -u
 cd "$(dirname "$0")"
 root=../..
 : "${BUILD:=$root/build}"
 mkdir -p "$BUILD"; BUILD=$(cd "$BUILD" && pwd)
 export BUILD
-mode=${1:-simulator} short="more-keys odd one long-heads alike grouped grouped-odd grouped-none large negative no-keys"
+mode=${1:-simulator}
+cudnn="packed tiles packed-32 all-keys packed-128 wide-values grouped-tiles grouped-32 large large-all"
+short="more-keys odd one long-heads alike grouped grouped-odd grouped-none large negative no-keys"
 work=$BUILD/tests-cuda/attention
 [ "$mode" = simulator ] || work=$BUILD/device/attention
 [ "$mode" = simulator ] && rm -rf "$work"
 mkdir -p "$work"
 library=$BUILD/libgradcc_rt_cuda.a
 
+# by PROGRAM...: with the attention of cuDNN
+by() {
+    RT_ATTENTION=cudnn LD_LIBRARY_PATH=${CUDNN_FOLDERS:+$CUDNN_FOLDERS:}${LD_LIBRARY_PATH:-} "$@"
+}
+
 # compile PROGRAM: its file is FILE.cu here; on a device one that is newer than its parts stays
 compile() {
     # shellcheck disable=SC2086
     if [ "$mode" = simulator ]; then
         ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/$1" "$1.cu" \
-            $root/runtime/cuda/{attention*,scatter}.cu
+            $root/runtime/cuda/{attention*,cudnn*,scatter}.cu
     elif [ "$work/$1" -nt "$library" ] && [ "$work/$1" -nt "$1.cu" ]; then
         return
     else
@@ -37,8 +45,10 @@ compile() {
 
 if [ "$mode" = time ]; then
     compile time_attention
-    "$work/time_attention" 64 1024
-    exit
+    "$work/time_attention" 64 1024 || exit 1
+    echo "by cuDNN:"
+    by "$work/time_attention" 64 1024 || echo "not measured"
+    exit 0
 fi
 compile test_attention & first=$!
 compile time_attention; wait $first || exit 1
@@ -78,6 +88,29 @@ order() {
     echo "ok cuda/attention/order-$type"
 }
 
+# by_cudnn TYPE CASE...: these are its, and right
+by_cudnn() {
+    local type=$1 case found; shift
+    for case in "$@"; do
+        found=$(by "$work/test_attention" "$type" "$case" 2>&1)
+        case $found in
+        "ok $case "*", cuDNN "*": 2 shapes") ;;
+        *) echo "not ok cuda/attention/cudnn-$type: $case: $found"; return ;;
+        esac
+    done
+    echo "ok cuda/attention/cudnn-$type"
+}
+
+# falls_back CASE WHY [ENVIRONMENT]: own kernels do it, and it is told why
+falls_back() {
+    local found
+    found=$(env ${3:-} RT_ATTENTION=cudnn "$work/test_attention" bf16 "$1" 2>&1)
+    case $found in
+    "ok $1 "*" shapes; own kernels for "[12]": $2"*) echo "ok cuda/attention/own-$1${3:+-$3}" ;;
+    *) echo "not ok cuda/attention/own-$1${3:+-$3}: $found" ;;
+    esac
+}
+
 if "$work/time_attention" 1 64 > "$work/time" 2>&1; then # a rehearsal
     echo "ok cuda/attention/time"
 else
@@ -86,6 +119,13 @@ fi
 if [ "$mode" = device ]; then
     for type in bf16 f16 f32 f64; do run $type & done # the host's formula takes the time
     wait
+    if by "$work/test_attention" bf16 packed 2>&1 | grep -q 'cuDNN.* is missing'; then
+        echo "skip cuda/attention/cudnn: no cuDNN here"
+    else
+        # shellcheck disable=SC2086
+        for type in bf16 f16; do by_cudnn $type $cudnn & done
+        wait
+    fi
     exit
 fi
 # shellcheck disable=SC2086
@@ -93,3 +133,14 @@ fi
 # shellcheck disable=SC2086
 { run f32; order f32 odd; run f16 $short packed packed-32 packed-128 wide-values grouped-long; }
 wait
+# shellcheck disable=SC2086
+{ by_cudnn bf16 $cudnn; by_cudnn f16 packed grouped-tiles wide-values; }
+falls_back more-keys 'queries and keys differ in number under a causal mask'
+falls_back long-heads 'heads are no multiple of 8 up to 128'
+falls_back apart 'rows do not start at multiples of 16 bytes'
+falls_back negative 'the scale is not above 0'
+falls_back no-keys 'there is nothing to compute'
+falls_back packed 'cuDNN has no engine for it' CUDASIM_CUDNN=none
+falls_back packed 'no engine of cuDNN gives the same bits each time' CUDASIM_CUDNN=atomic
+falls_back packed 'cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED' \
+    CUDASIM_FAIL=cudnnBackendFinalize:9:CUDNN_STATUS_NOT_SUPPORTED

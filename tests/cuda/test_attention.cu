@@ -2,9 +2,12 @@
  * the simulator; compiled by nvcc it runs on a GPU as well.
  *
  * Usage: attention TYPE [CASE]. For each case one line, "ok NAME bits HASH of all results", or what
- * is wrong. Outputs lie between values that must stay as they are.
+ * is wrong; where RT_ATTENTION is set, with who computed it. Outputs lie between values that must
+ * stay as they are.
  */
 #include "test_device.h"
+
+#include "cuda/attention_cudnn.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -445,8 +448,11 @@ int main(int argc, char **argv)
         state = 1;
         worst = 0;
         run(&c, types[type]);
+        const char *who = getenv("RT_ATTENTION") ? rt_attention_line() : NULL;
         if (!wrong)
-            printf("ok %s bits %016llx error %.2f\n", c.name, (unsigned long long)hash, worst);
+            printf("ok %s bits %016llx error %.2f%s%s\n", c.name, (unsigned long long)hash, worst,
+                   who ? ", " : "", who ? who : "");
+        rt_attention_close();
         fflush(stdout);
         failed += wrong > 0;
         ran++;

@@ -7,6 +7,7 @@
 #include "cuda/device.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,6 +40,51 @@ bool rt_launch_begin(RtStream *, const char *, const char *, dim3 grid)
 void rt_launch_end(RtStream *, const char *kernel)
 {
     rt_cuda_check(NULL, kernel, cudaGetLastError());
+}
+
+void rt_profile_begin(RtStream *) {}
+RtDevice *rt_device(void) { return NULL; }
+
+extern "C" {
+void rt_fail(int exit_code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+    exit(exit_code);
+}
+
+void rt_warn(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+}
+
+char *rt_printf(const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, fmt);
+    if (vasprintf(&text, fmt, args) < 0)
+        exit(1);
+    va_end(args);
+    return text;
+}
+
+void rt_free(void *at) { free(at); }
+
+const char *rt_environment(const char *name) { return getenv(name); }
+
+bool rt_environment_is(const char *name, const char *word)
+{
+    const char *value = getenv(name);
+    return value && strcmp(value, word) == 0;
+}
 }
 
 int rt_blocks(ptrdiff_t n, ptrdiff_t each) { return (int)((n + each - 1) / each); }
