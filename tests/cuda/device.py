@@ -8,6 +8,7 @@
     python3 device.py report DIR     report.md from the files of the parts
     python3 device.py cublaslt       the file of cuBLASLt, if programs do not find it by themselves
     python3 device.py headers        the folder of its headers, if the toolkit has none
+    python3 device.py cudnn          the folders of cuDNN and of what it loads, if it is not found
 
 The programs are compiled by $GRADCC --target=cuda, or by tests/cudasim/cc.sh with DEVICE=simulator
 (a rehearsal: PyTorch on the CPU, toy sizes). MFU: (6 N + 6 L C T) FLOP per token against the dense
@@ -57,15 +58,15 @@ def mlp(B, sizes, steps=400, precision="fp32"):
                        f"autocast={int(precision != 'fp32')}"])
 
 
-CASES = {
-    "gpt2-124m": gpt(50304, 768, 12, 12, 1024, 64),
+CASES = {   # cudnn: also with the attention of cuDNN, where it is
+    "gpt2-124m": dict(gpt(50304, 768, 12, 12, 1024, 64), cudnn=True),
     "gpt2-350m": gpt(50304, 1024, 16, 24, 1024, 64, steps=8),
     "gpt2-b1": gpt(50304, 768, 12, 12, 256, 1, steps=60),
     "mlp": mlp(256, [784, 1024, 1024, 10]),
 }
 WARM_TOGETHER = ("gpt2-124m", "gpt2-350m"), ("mlp", "gpt2-b1")      # a GPU has room for one large one
 TOY = {
-    "gpt2-124m": gpt(96, 64, 2, 2, 16, 2, steps=4),
+    "gpt2-124m": dict(gpt(96, 64, 2, 2, 16, 2, steps=4), cudnn=True),
     "gpt2-350m": gpt(96, 64, 2, 3, 16, 2, steps=4),
     "gpt2-b1": gpt(96, 64, 2, 2, 8, 1, steps=4),
     "mlp": mlp(8, [16, 32, 32, 4], steps=6),
@@ -142,15 +143,27 @@ def parts_of(name):
     return program_of(name), data_of(name)
 
 
-def run_ours(name, program, data, case, more=()):
-    """ms per update behind the first third of the run, the text it printed."""
+def environment(cudnn):
+    if not cudnn:
+        return None
+    folders = [f for f in (os.environ.get("CUDNN_FOLDERS"), os.environ.get("LD_LIBRARY_PATH")) if f]
+    return dict(os.environ, RT_ATTENTION="cudnn", **({"LD_LIBRARY_PATH": ":".join(folders)} if folders else {}))
+
+
+def run_ours(name, program, data, case, cudnn=False):
+    """ms per update behind the first third of the run, the text it printed, the losses. cudnn: with
+    its attention; None where that does not start."""
     out = run_folder(name)
     shutil.rmtree(out, ignore_errors=True)
     dims = ["--dims", f"T={case['T']}"] if case["T"] else []
     val = ["--val-data", data] if case["T"] else []
     done = subprocess.run([program, "--data", data, *val, "--batch", str(case["B"]), "--accumulate",
                            "1", *dims, "--steps", str(case["steps"]), "--eval", "0", "--save", "0",
-                           "--out", out, *more], capture_output=True, text=True)
+                           "--out", out], capture_output=True, text=True,
+                          env=environment(cudnn))
+    if done.returncode != 0 and cudnn:
+        print(f"no attention of cuDNN: {done.stderr.strip()}", file=sys.stderr)
+        return None
     if done.returncode != 0:
         sys.exit(f"{program} ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
     records = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
@@ -240,9 +253,14 @@ def speed(name):
     case, opponent, absent = case_of(name), None, "not installed"
     program, data = parts_of(name)
     ours, theirs, rows, peak = [], [], [], None
+    by_cudnn, told = [], []
     for turn in range(ROUNDS):
         ms, text, losses = run_ours(name, program, data, case)
         ours += ms
+        other = run_ours(name, program, data, case, cudnn=True) if case.get("cudnn") else None
+        if other:
+            by_cudnn += other[0]
+            told = [s for s in other[1].splitlines() if s.startswith(("attention", "memory"))]
         try:
             if turn == 0 and have_torch():
                 opponent = Opponent(case)
@@ -260,7 +278,11 @@ def speed(name):
                       precision=case["precision"], gradcc_ms=mine, gradcc_min_ms=min(ours),
                       mfu_percent=mfu(case, text, mine), last_loss=losses[-1],
                       lines=[s for s in text.splitlines()
-                             if s.split(" ")[0] in ("memory", "device", "products", "done")])
+                             if s.split(" ")[0] in ("memory", "device", "products", "attention",
+                                                    "done")])
+        if by_cudnn:
+            result.update(cudnn_ms=statistics.median(by_cudnn), cudnn_min_ms=min(by_cudnn),
+                          cudnn_lines=told)
         if theirs:
             best = min(statistics.median(theirs), statistics.median(rows))
             result.update(torch=opponent.versions, torch_ms=statistics.median(theirs),
@@ -275,13 +297,16 @@ def speed(name):
 
 
 def kernels(name):
-    """Every launch of three updates, timed one by one: graphs are off then."""
+    """Every launch of three updates, timed one by one: graphs are off then. Again with the attention of
+    cuDNN."""
     case = dict(case_of(name), steps=3)
     program, data = parts_of(name)
     profile = WORK / f"{name}.profile"
     os.environ["RT_CUDA_PROFILE"] = str(profile)
     run_ours(name, program, data, case)
     print(profile.read_text())
+    if case.get("cudnn") and run_ours(name, program, data, case, cudnn=True):
+        print(profile.read_text())
 
 
 def number(value, form="{:.1f}"):
@@ -294,18 +319,19 @@ def report(where):
     info = where / "info.txt"
     if info.exists():
         lines += ["```", info.read_text().strip(), "```", ""]
-    lines += ["| case | precision | gradcc ms (min) | PyTorch ms (min; in a row) | ratio | MFU % |",
-              "| --- | --- | --- | --- | --- | --- |"]
+    lines += ["| case | precision | gradcc ms (min) | with cuDNN's attention | PyTorch ms (min; in a row) "
+              "| ratio | MFU % |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for name in CASES:
         path = where / f"speed-{name}.json"
         if not path.exists():
-            lines.append(f"| {name} | | not measured | | | |")
+            lines.append(f"| {name} | | not measured | | | | |")
             continue
         r = json.loads(path.read_text())
         torch = (f"{r['torch_ms']:.2f} ({r['torch_min_ms']:.2f}; {r['torch_row_ms']:.2f})"
                  if "torch_ms" in r else r["absent"])
+        cudnn = f"{r['cudnn_ms']:.2f} ({r['cudnn_min_ms']:.2f})" if "cudnn_ms" in r else ""
         lines.append(f"| {name} | {r['precision']} | {r['gradcc_ms']:.2f} ({r['gradcc_min_ms']:.2f}) "
-                     f"| {torch} | {number(r.get('ratio'), '{:.2f}')} | {number(r['mfu_percent'])} |")
+                     f"| {cudnn} | {torch} | {number(r.get('ratio'), '{:.2f}')} | {number(r['mfu_percent'])} |")
     lines += ["", "Ratio: PyTorch's better median / gradcc's median.", ""]
     for path in sorted(where.glob("*.txt")):
         if path.stem in ("info",) or path.stem.startswith("speed-"):
@@ -343,5 +369,18 @@ def headers():
         print(*[p.parent for p in packaged("*/include/cublasLt.h")[:1]])
 
 
+def cudnn():
+    """A folder of libraries, not a file: cuDNN loads parts of itself, and NVRTC, by their names."""
+    homes = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), "/usr/local/cuda"]
+    try:
+        ctypes.CDLL("libcudnn.so.9")
+    except OSError:
+        if not any(Path(home, folder, "libcudnn.so.9").exists() for home in homes for folder in ("lib64", "lib")):
+            parts = packaged("cudnn/lib/libcudnn.so.9") and [
+                *packaged("cudnn/lib/libcudnn.so.9"), *packaged("*/lib/libnvrtc.so.*"), *packaged("*/lib/libcublasLt.so.*")]
+            print(":".join(dict.fromkeys(str(p.parent) for p in parts)))
+
+
 if __name__ == "__main__":
-    {f.__name__: f for f in (prepare, warm, speed, kernels, report, cublaslt, headers)}[sys.argv[1]](*sys.argv[2:])
+    parts = (prepare, warm, speed, kernels, report, cublaslt, headers, cudnn)
+    {f.__name__: f for f in parts}[sys.argv[1]](*sys.argv[2:])

@@ -72,6 +72,10 @@ if [ "$DEVICE" = cuda ] && [ -z "${RT_CUBLASLT:-}" ]; then
     headers=$($PYTHON tests/cuda/device.py headers)
     [ -n "$headers" ] && export CPATH=${CPATH:+$CPATH:}$headers
 fi
+if [ "$DEVICE" = cuda ]; then                   # for programs that ask for cuDNN alone
+    CUDNN_FOLDERS=$($PYTHON tests/cuda/device.py cudnn)
+    export CUDNN_FOLDERS
+fi
 started=$(date +%s)
 left() { echo $((LIMIT - ($(date +%s) - started))); }
 
@@ -119,7 +123,7 @@ part_sanitize() { tests/cuda/sanitize.sh "$DEVICE"; }
 part_tests() { tests/cuda/oracle.sh "$DEVICE" all; }
 
 # Name and the most seconds of each part.
-parts="info:60 build:200 check:120 speed-gpt2-124m:150 kernels:60 attention:80 sanitize:110 speed-mlp:80
+parts="info:60 build:200 check:120 speed-gpt2-124m:170 kernels:70 attention:100 sanitize:110 speed-mlp:80
        speed-gpt2-350m:150 speed-gpt2-b1:80 tests:200"
 
 # PyTorch's kernels are compiled once, into a folder that later parts read, beside the parts that

@@ -64,6 +64,7 @@ static void time_attention(ptrdiff_t B, ptrdiff_t T, ptrdiff_t H, ptrdiff_t D, b
     rt_bf16 *y = (rt_bf16 *)zeros(n * 2), *d_y = drawn(n);
     float *lse = (float *)zeros((size_t)(B * H * T) * 4);
     RtRooms rooms = {};
+    rt_room_attention(&rooms, RT_BF16, a, false);
     rt_room_attention(&rooms, RT_BF16, a, true);
     work_open(rooms.device);
     double ms[2];
