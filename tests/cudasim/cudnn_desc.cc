@@ -1,8 +1,8 @@
 /* cudnn_desc.cc -- descriptors of the simulated cuDNN: made, filled, finalized, read, destroyed.
  *
- * In: attributes as bytes. Out: descriptors that hold together, plans, and work on a stream. A table
- * says which attributes of which descriptor are modelled, and in what type; others end the program,
- * since the simulator would not heed them.
+ * In: attributes as bytes. Out: descriptors that hold together, plans, and work on a stream. A
+ * table says which attributes of which descriptor are modelled, and in what type; others end the
+ * program, since the simulator would not heed them.
  */
 #include <stdlib.h>
 #include <string.h>
