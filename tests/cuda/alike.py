@@ -3,9 +3,9 @@
 Sections 1, 2 and 5 to 8 are compared word by word after what the targets must write differently is
 taken out of both: the stream; the values of a step, which are in device memory; casts and
 initialisers of C++, and its namespace; room for the sums of columns; what epilogues of products do;
-the graph of a micro-step; the update of elements;
-what products, attention and scatter work in, and what is alive when; rows on a boundary, and how
-many there are at a time. Prints what else differs, and ends with 1 if anything does.
+the graph of a micro-step; the update of elements; what products, attention and scatter work in, and
+what is alive when; code that a GPU is asked for; rows on a boundary, and how many there are at a
+time. Prints what else differs, and ends with 1 if anything does.
 """
 import difflib
 import re
@@ -29,6 +29,7 @@ TAKEN_OUT = [
     (r"\((const )?(float|double|rt_bf16|rt_f16|int32_t|RtAlive|Dims) ?\*?\)", ""),
     (r"\b(RtAlive|Dims)\{", "{"),
     (r"HEAD_ROWS = \d+,", ""), (r"extern \"C\" ", ""), (r"RT_UNUSED\(\w+\);", ""),
+    (r"\.code = \(const void \*\)\w+, (\.row_bytes = [^,]*, \.row_where = \"[^\"]*\",)?", ""),
     (r"\.n_alive = \d+, \.fullest = \d+", ""), (r"\.blocks = [0-9.]+,", ""),
 ]
 
