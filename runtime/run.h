@@ -337,6 +337,7 @@ struct RtOptions {
     bool tf32;                            /* of a GPU: products of fp32 in TF32 */
     int64_t rank, world_size, local_rank; /* of this process in a job of several; -1 = not given */
     const char *rendezvous, *comm;        /* HOST:PORT of rank 0, or NULL; the back end, or auto */
+    const char *comm_dtype;               /* of gradients between ranks: fp32 or bf16 */
     const char *interface;                /* of the network, or NULL */
     double rendezvous_timeout, comm_timeout; /* seconds */
     int64_t tree;                            /* leaves of an update, or 0 */

@@ -61,12 +61,12 @@ typedef struct {
 static char *lines_of(const RtModel *m, const RtOptions *o, const Things *t)
 {
     char *settings = rt_config_text(m, o);
-    char *lines = rt_printf("program: %016llx\ndata: %016llx\nproducts: %s\ncheckpoint: %s, step "
-                            "%lld\nparameters: %016llx\nsums: %016llx\n%s",
-                            (unsigned long long)t->program, (unsigned long long)t->data,
-                            t->products, t->checkpoint, (long long)t->step,
-                            (unsigned long long)t->parameters, (unsigned long long)t->sums,
-                            settings);
+    char *lines = rt_printf(
+        "program: %016llx\ndata: %016llx\ncomm-dtype: %s\nproducts: %s\ncheckpoint: %s, step "
+        "%lld\nparameters: %016llx\nsums: %016llx\n%s",
+        (unsigned long long)t->program, (unsigned long long)t->data, o->comm_dtype, t->products,
+        t->checkpoint, (long long)t->step, (unsigned long long)t->parameters,
+        (unsigned long long)t->sums, settings);
     rt_free(settings);
     return lines;
 }

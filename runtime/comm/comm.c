@@ -111,6 +111,17 @@ static void on_fail(int exit_code, const char *text)
         rt_store_fail(exit_code, text);
 }
 
+static bool is_narrow(const RtOptions *o)
+{
+    const bool narrow = strcmp(o->comm_dtype, "bf16") == 0;
+    if (!narrow && strcmp(o->comm_dtype, "fp32") != 0)
+        rt_fail(RT_EXIT_USAGE, "--comm-dtype %s: wants fp32 or bf16", o->comm_dtype);
+    if (narrow && o->tree > 0)
+        rt_fail(RT_EXIT_USAGE, "--comm-dtype bf16 rounds what ranks send, so --tree cannot give "
+                               "the same bits for each number of them");
+    return narrow;
+}
+
 static void tell(const RtWireOpen *w)
 {
     const RtLaunch *l = &comm.launch;
@@ -131,6 +142,7 @@ void rt_comm_open(const RtOptions *o)
     if (!rt_place_is_host())
         rt_fail(RT_EXIT_USAGE, "started by %s: programs for GPUs run on one rank as yet",
                 rt_launcher_name(l->by));
+    const bool narrow = is_narrow(o);
     char *why = rt_printf("started by %s", rt_launcher_name(l->by));
     comm.wire = load(choose(o), why);
     rt_free(why);
@@ -147,7 +159,8 @@ void rt_comm_open(const RtOptions *o)
         open_by_store(o, &w);
     if (l->size == 1)
         return;
-    exchange_start(comm.wire, (RtComm){ .rank = l->rank, .size = l->size }, o->comm_timeout);
+    exchange_start(comm.wire, (RtComm){ .rank = l->rank, .size = l->size }, o->comm_timeout,
+                   narrow);
     if (l->rank > 0 && !o->comm_check)
         rt_speak_as(rt_keep(rt_printf("rank %d", l->rank)));
     tell(&w);

@@ -10,8 +10,9 @@ struct RtComm {
     int rank, size;
 };
 
-/* The thread that makes exchanges by this back end; timeout: seconds that one may take. */
-void exchange_start(const RtWire *wire, RtComm world, double timeout);
+/* The thread that makes exchanges by this back end; timeout: seconds that one may take;
+   narrow: gradients of fp32 go in bf16. */
+void exchange_start(const RtWire *wire, RtComm world, double timeout, bool narrow);
 void exchange_stop(void); /* all are done */
 
 #endif

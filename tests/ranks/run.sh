@@ -78,6 +78,15 @@ if [ $have_gloo ]; then
         'bytes allocated, as planned' 'ranks 32.0 MiB, data '
     cmp -s parts/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok parts-bits || bad parts-bits "other bits"
 fi
+if [ $have_gloo ]; then # gradients in bf16: near, and not the same
+    "$GRADCC" "$root/models/chargpt.model" $sizes -o half || bad half "does not compile"
+    run_half="./half --data input.txt --steps 20 --batch 12 --eval 0 --save 0 --dims T=24"
+    $run_half --out half1 > half1.log 2>&1
+    gloo half3 3 $run_half --out half3 --comm-dtype bf16
+    says half3 "0 0 0" half3.0.log "bytes allocated, as planned"
+    PYTHONPATH=$root/tests python3 "$here/same.py" half1 half3 2e-3 && ok half3-near || bad half3-near "too far"
+    cmp -s half1/step-00000020/model.safetensors half3/step-00000020/model.safetensors && bad half3-bits "nothing was rounded" || ok half3-bits
+fi
 [ $have_mpi ] || skip mpi "this build has no MPI"
 [ $have_gloo ] || skip gloo "this build has no Gloo"
 grep -o '"val/loss": [0-9.]*' one/metrics.jsonl > one.val
@@ -263,6 +272,10 @@ wrong other-version 2 'started by flags, and the back end gloo cannot be loaded:
 port=$((port + 1))
 LD_LIBRARY_PATH=fake1 gloo no-start 2 ./gpt --data input.txt --dims T=24 --out none --batch 8
 says no-start "76 76" no-start.1.log 'the back end gloo cannot start: no luck'
+wrong comm-dtype 2 '--comm-dtype fp8: wants fp32 or bf16' -- --world-size 2 --rank 0 --rendezvous localhost:$((port + 6)) \
+    --rendezvous-timeout 1 --comm-dtype fp8
+wrong comm-dtype-tree 2 '--comm-dtype bf16 rounds what ranks send, so --tree cannot give the same bits' -- --world-size 2 \
+    --rank 0 --rendezvous a:1 --comm-dtype bf16 --tree 2
 wrong interface 2 '--interface nowhere0: this host has no interface of that name with an address' -- \
     --world-size 2 --rank 0 --rendezvous localhost:$((port + 1)) --interface nowhere0
 wrong missing 76 '1 of 2 ranks did not come within 1 s' -- --world-size 2 --rank 0 --rendezvous localhost:$((port + 2)) --rendezvous-timeout 1
