@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every emitted .cu and every runtime/cuda/*.cu compiles with nvcc for sm_80 and sm_90, warnings as
-# errors, and no kernel of a large model keeps registers in local memory. Leaves
+# errors, and no kernel keeps more than a few registers in local memory. Leaves
 # $BUILD/tests-cuda/registers.txt: per kernel and architecture registers, stack, spill stores and
 # loads, shared memory.
 # Usage: nvcc.sh (from run.sh); prints ok, not ok and skip lines.

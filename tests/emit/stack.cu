@@ -18,11 +18,11 @@
  * A __global__ function starts with who a thread is: lane is its place in a warp, warp
  * that of the warp in the block, at the first element of a vector, e the element in it.
  * RtVec<T, N> holds N elements in registers; rt_load and rt_store move them, 16 bytes at a
- * time; x_row is what a thread keeps of a row. rt_warp_sum, rt_block_sum and so on give
- * every thread the sum over the warp or the block. Sums over rows that blocks share are
- * made over fixed ranges of rows, at most three for each of 132 multiprocessors, whose
- * partial results in work_* (ranges, sums, columns) rt_add_parts adds in one order: so the
- * device changes no bit. */
+ * time, rt_load_part and rt_store_part those that a row ends with; x_row is what a thread
+ * keeps of a row. rt_warp_sum, rt_block_sum and so on give every thread the sum over the
+ * warp or the block. Sums over rows that blocks share are made over fixed ranges of rows,
+ * at most three for each of 132 multiprocessors, whose partial results in work_* (ranges,
+ * sums, columns) rt_add_parts adds in one order: so the device changes no bit. */
 
 static_assert(C == 8 && L == 3, "kernels are made for these sizes: compile the model again");
 
