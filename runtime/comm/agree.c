@@ -32,10 +32,12 @@ static uint64_t hash_of_program(void)
     XXH3_state_t state;
     XXH3_64bits_reset(&state);
     const int fd = rt_open("/proc/self/exe", O_RDONLY | O_CLOEXEC, 0);
-    for (ssize_t n; fd >= 0 && (n = rt_read_some(fd, part, sizeof part)) > 0;)
+    ssize_t n = fd < 0 ? -1 : 0;
+    while (fd >= 0 && (n = rt_read_some(fd, part, sizeof part)) > 0)
         XXH3_64bits_update(&state, part, (size_t)n);
-    if (fd >= 0)
-        (void)rt_io.close(fd);
+    if (n < 0)
+        rt_fail(RT_EXIT_FAIL, "/proc/self/exe: cannot be read: %s", strerror(errno));
+    (void)rt_io.close(fd);
     return XXH3_64bits_digest(&state);
 }
 
@@ -60,13 +62,14 @@ typedef struct {
 /* A line for each of them, "NAME: VALUE", and for each setting. Allocated. */
 static char *lines_of(const RtModel *m, const RtOptions *o, const Things *t)
 {
+    const char *matmul = getenv("RT_MATMUL"); /* it changes bits */
     char *settings = rt_config_text(m, o);
     char *lines = rt_printf(
-        "program: %016llx\ndata: %016llx\ncomm-dtype: %s\nproducts: %s\ncheckpoint: %s, step "
-        "%lld\nparameters: %016llx\nsums: %016llx\n%s",
+        "program: %016llx\ndata: %016llx\ncomm-dtype: %s\nproducts: %s\nRT_MATMUL: %s\n"
+        "checkpoint: %s, step %lld\nparameters: %016llx\nsums: %016llx\n%s",
         (unsigned long long)t->program, (unsigned long long)t->data, o->comm_dtype, t->products,
-        t->checkpoint, (long long)t->step, (unsigned long long)t->parameters,
-        (unsigned long long)t->sums, settings);
+        matmul ? matmul : "unset", t->checkpoint, (long long)t->step,
+        (unsigned long long)t->parameters, (unsigned long long)t->sums, settings);
     rt_free(settings);
     return lines;
 }
@@ -105,8 +108,12 @@ static char *next_line(char **at)
 /* Adds what rank r has otherwise to the table; lines of both in the same order. */
 static void compare(int r, char *ours, char *theirs, char *table, size_t *at)
 {
-    char *mine, *other;
-    while ((mine = next_line(&ours)) && (other = next_line(&theirs))) {
+    for (;;) {
+        const char *mine = next_line(&ours), *other = next_line(&theirs);
+        if (!mine && !other)
+            return;
+        mine = mine ? mine : "nothing more";
+        other = other ? other : "nothing more";
         if (strcmp(mine, other) == 0 || is_own(mine) || *at > TABLE - 512)
             continue;
         *at += (size_t)snprintf(table + *at, TABLE - *at,

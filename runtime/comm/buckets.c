@@ -191,7 +191,9 @@ static void begin_bucket(RtBuckets *b)
             from = b->piece[i].from < from ? b->piece[i].from : from; /* a neighbour */
             to = b->piece[i].to > to ? b->piece[i].to : to;
         }
-        b->last = rt_comm_begin_sum(b->d_p + (size_t)from * each, to - from, b->m->real, k->what);
+        const int64_t number = rt_comm_begin_sum(b->d_p + (size_t)from * each, to - from,
+                                                 b->m->real, k->what);
+        b->last = number > b->last ? number : b->last;
     }
 }
 

@@ -48,11 +48,16 @@ static const RtWire *load(const char *name, const char *why)
 static const char *choose(const RtOptions *o)
 {
     static const char *const names[] = { "auto", "mpi", "gloo" };
-    const char *name = o->comm;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, names[i]) == 0)
-            return i > 0 ? name : comm.launch.by == RT_BY_MPI ? "mpi" : "gloo";
-    rt_fail(RT_EXIT_USAGE, "--comm %s: wants auto, mpi or gloo", name);
+    const bool mpi = comm.launch.by == RT_BY_MPI;
+    int i = 0;
+    while (i < 3 && strcmp(o->comm, names[i]) != 0)
+        i++;
+    if (i == 3)
+        rt_fail(RT_EXIT_USAGE, "--comm %s: wants auto, mpi or gloo", o->comm);
+    if (comm.launch.by != RT_BY_NOBODY && i > 0 && mpi != (i == 1))
+        rt_fail(RT_EXIT_USAGE, "--comm %s: ranks started by %s talk through %s", o->comm,
+                rt_launcher_name(comm.launch.by), mpi ? "MPI" : "Gloo");
+    return mpi ? "mpi" : "gloo";
 }
 
 static const char *open_wire(RtWireOpen *w)
@@ -82,6 +87,8 @@ static void open_by_mpi(const RtOptions *o, RtWireOpen *w)
         snprintf(at.host, sizeof at.host, "127.0.0.1");
     if (l->rank == 0)
         rt_store_serve(l, o->interface, o->rendezvous_timeout, o->comm_timeout, &at.port);
+    if (l->rank == 0 && o->interface)
+        snprintf(at.host, sizeof at.host, "%s", rt_store_address());
     const char *wrong = comm.wire->broadcast(NULL, &at, sizeof at, 0);
     if (wrong)
         rt_fail(RT_EXIT_STALL, "the address of rank 0 cannot be told: %s", wrong);
@@ -137,14 +144,15 @@ void rt_comm_open(const RtOptions *o)
     RtLaunch *l = &comm.launch;
     rt_before_fail = on_fail;
     *l = rt_launch_find(o);
+    const char *name = choose(o);
+    const bool narrow = is_narrow(o);
     if (l->size == 1 && l->by != RT_BY_MPI)
         return;
     if (!rt_place_is_host())
         rt_fail(RT_EXIT_USAGE, "started by %s: programs for GPUs run on one rank as yet",
                 rt_launcher_name(l->by));
-    const bool narrow = is_narrow(o);
     char *why = rt_printf("started by %s", rt_launcher_name(l->by));
-    comm.wire = load(choose(o), why);
+    comm.wire = load(name, why);
     rt_free(why);
     RtWireOpen w = {
         .rank = -1,

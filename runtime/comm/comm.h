@@ -59,6 +59,7 @@ const char *rt_net_own(int fd, char text[64]);  /* the same of this end, without
    in which all ranks must come; silence: without a sign of life, then a rank is lost. */
 void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, double silence,
                     int *port);
+const char *rt_store_address(void); /* that it listens at: of the interface, if one was given */
 /* Connects, and waits until all ranks have: ends the program with a table of who is there where one
    does not come. */
 void rt_store_open(const RtLaunch *l, double timeout, double silence);

@@ -12,6 +12,7 @@
 
 enum {
     SEGMENT = 32 << 20, /* most bytes of a sum at a time */
+    RANGE = 1 << 30,    /* ... that is one exchange */
     QUEUE = 256,        /* exchanges that wait */
     BLOCK = 4096,       /* elements that are added at a time */
     PATIENCE = 3600,    /* seconds for what may take long */
@@ -69,7 +70,8 @@ static struct {
                     for (ptrdiff_t i = 0; i < m; i++)                                              \
                         a[i] = JOIN(a[i], b[i]);                                                   \
                 }                                                                                  \
-            memcpy(to + at, from + at, (size_t)m * sizeof *to);                                    \
+            if (to != from)                                                                        \
+                memcpy(to + at, from + at, (size_t)m * sizeof *to);                                \
         }                                                                                          \
     }
 DEFINE_REDUCE(float, sum_f32, RT_PLUS)
@@ -299,6 +301,20 @@ static void make(Exchange e)
         wait_until(post(e));
 }
 
+/* A sum by ranges, since back ends count bytes in 32 bits: the number of the last one. */
+static int64_t post_ranges(Exchange e)
+{
+    const ptrdiff_t n = e.n, most = (ptrdiff_t)(RANGE / size_of(e.type));
+    char *const at = e.at;
+    int64_t last = 0;
+    for (ptrdiff_t first = 0; first < n && e.comm->size > 1; first += most) {
+        e.at = at + (size_t)first * size_of(e.type);
+        e.n = n - first < most ? n - first : most;
+        last = post(e);
+    }
+    return last;
+}
+
 const RtComm *rt_comm_world(void) { return &x.world; }
 
 int rt_comm_rank(const RtComm *c) { return c->rank; }
@@ -334,7 +350,7 @@ void rt_comm_free(RtComm *c)
 void rt_comm_all_reduce(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
                         const char *what)
 {
-    make((Exchange){ ALL_REDUCE, c, at, n, type, op, .what = what });
+    wait_until(post_ranges((Exchange){ ALL_REDUCE, c, at, n, type, op, .what = what }));
 }
 
 void rt_comm_reduce_scatter(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
@@ -372,8 +388,8 @@ double rt_comm_bytes(void) { return x.allocated; }
 
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
 {
-    const Exchange e = { ALL_REDUCE, &x.world, at, n, type, RT_SUM, .what = what, .timed = true };
-    return x.world.size > 1 && n > 0 ? post(e) : 0;
+    return post_ranges(
+        (Exchange){ ALL_REDUCE, &x.world, at, n, type, RT_SUM, .what = what, .timed = true });
 }
 
 void rt_comm_wait(int64_t number) { wait_until(number); }

@@ -13,15 +13,21 @@
 
 typedef struct {
     int fd;
-    pthread_mutex_t lock; /* one question at a time */
+    pthread_mutex_t lock;  /* one question at a time */
+    pthread_mutex_t write; /* one message at a time */
 } Line;
+
+#define NO_LINE                                                                                    \
+    {                                                                                              \
+        -1, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER                                   \
+    }
 
 static struct {
     Line main, watch;
     RtLaunch launch;
     double silence;
     char text[128], own[64];
-} store = { .main = { -1, PTHREAD_MUTEX_INITIALIZER }, .watch = { -1, PTHREAD_MUTEX_INITIALIZER } };
+} store = { .main = NO_LINE, .watch = NO_LINE };
 
 uint64_t store_job(const char *name) { return rt_hash_text(name); }
 
@@ -59,7 +65,8 @@ __attribute__((noreturn)) static void end_without(int error)
 
 /* ---- questions and answers ------------------------------------------------------------------- */
 
-static int send_frame(int fd, StoreOp op, const char *key, const void *value, size_t n, double by)
+static int send_frame(Line *line, StoreOp op, const char *key, const void *value, size_t n,
+                      double by)
 {
     const StoreFrame frame = { .magic = STORE_MAGIC,
                                .version = STORE_VERSION,
@@ -69,8 +76,14 @@ static int send_frame(int fd, StoreOp op, const char *key, const void *value, si
                                .size = store.launch.size,
                                .key = (uint32_t)strlen(key),
                                .value = (uint32_t)n };
-    return rt_net_write(fd, &frame, sizeof frame, by) || rt_net_write(fd, key, frame.key, by)
-           || (n > 0 && rt_net_write(fd, value, n, by));
+    pthread_mutex_lock(&line->write);
+    const int failed = rt_net_write(line->fd, &frame, sizeof frame, by)
+                       || rt_net_write(line->fd, key, frame.key, by)
+                       || (n > 0 && rt_net_write(line->fd, value, n, by));
+    const int error = errno;
+    pthread_mutex_unlock(&line->write);
+    errno = error;
+    return failed;
 }
 
 /* The answer's value, malloc; NULL with errno. */
@@ -83,6 +96,7 @@ static char *read_answer(int fd, StoreFrame *frame, double by)
         return NULL;
     }
     char *value = calloc(1, (size_t)frame->value + 1);
+    errno = value ? errno : ENOMEM;
     if (value && rt_net_read(fd, value, frame->value, by)) {
         const int error = errno;
         free(value);
@@ -100,7 +114,7 @@ static char *ask(Line *line, StoreOp op, const char *key, const void *value, siz
     const double by = rt_now() + wait;
     pthread_mutex_lock(&line->lock);
     char *answer = NULL;
-    const int failed = send_frame(line->fd, op, key, value, n, by);
+    const int failed = send_frame(line, op, key, value, n, by);
     if (!failed)
         answer = read_answer(line->fd, &frame, by);
     const int error = errno;
@@ -125,40 +139,56 @@ static StoreHello hello(void)
     return h;
 }
 
-/* Connected to a port where something speaks as the store does; -1 with errno. */
-static int try_port(int port, StoreOp op, double by)
+/* What is answered at a port, malloc; NULL with errno: nothing there speaks as the store does. */
+static char *try_port(Line *line, int port, StoreOp op, double by, StoreFrame *frame)
 {
-    const double soon = rt_now() + 5;
-    const int fd = rt_net_connect(store.launch.host, port, soon < by ? soon : by);
-    if (fd < 0)
-        return -1;
     const StoreHello h = hello();
-    if (send_frame(fd, op, "", &h, sizeof h, by) == 0)
-        return fd;
-    const int error = errno;
-    (void)close(fd);
-    errno = error;
-    return -1;
+    const double now = rt_now(), soon = now + 5 < by ? now + 5 : by;
+    char *answer = NULL;
+    line->fd = rt_net_connect(store.launch.host, port, soon);
+    if (line->fd < 0)
+        return NULL;
+    if (send_frame(line, op, "", &h, sizeof h, soon) == 0)
+        answer = read_answer(line->fd, frame, soon);
+    if (answer && frame->op == STORE_HEARD) { /* and then it waits for the other ranks */
+        free(answer);
+        answer = read_answer(line->fd, frame, by);
+    }
+    return answer;
 }
 
-/* Behind the port of the launch, where that is somebody else's: whoever answers as the store. */
-static int connect_once(StoreOp op, double by, char **answer, StoreFrame *frame)
+static void hang_up(Line *line)
+{
+    const int error = errno;
+    if (line->fd >= 0)
+        (void)close(line->fd);
+    line->fd = -1;
+    errno = error;
+}
+
+/* The store of this job: at the port of the launch, or behind it where that is somebody else's.
+   What a store of another job says is the reason, for the end. */
+static bool connect_once(Line *line, StoreOp op, double by, char *reason, size_t n)
 {
     const RtLaunch *l = &store.launch;
+    StoreFrame frame = { 0 };
     for (int k = l->next_port ? 1 : 0; k <= (l->next_port ? RT_NET_TRIES : 0); k++) {
-        const int fd = try_port(l->port + k, op, by);
-        if (fd < 0)
-            continue;
-        *answer = read_answer(fd, frame, by);
-        if (*answer) {
-            snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port + k);
-            return fd;
+        char *answer = try_port(line, l->port + k, op, by, &frame);
+        snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port + k);
+        if (answer && frame.op == STORE_OK) {
+            free(answer);
+            return true;
         }
-        const int error = errno;
-        (void)close(fd);
-        errno = error;
+        if (answer && (frame.op != STORE_AWAY || !l->next_port))
+            end_job(answer);
+        if (answer)
+            snprintf(reason, n, "%s", answer + strspn(answer, "0123456789 "));
+        else if (!*reason || !l->next_port)
+            snprintf(reason, n, "%s", strerror(errno));
+        free(answer);
+        hang_up(line);
     }
-    return -1;
+    return false;
 }
 
 static void pause_for(double seconds)
@@ -168,27 +198,18 @@ static void pause_for(double seconds)
 }
 
 /* Again and again, at growing intervals, until rank 0 is there. */
-static int connect_line(StoreOp op, double timeout)
+static void connect_line(Line *line, StoreOp op, double timeout)
 {
     const double by = rt_now() + timeout + 5; /* rank 0 speaks first, where it is there */
-    StoreFrame frame = { 0 };
-    char *answer = NULL;
-    for (double wait = 0.02;; wait = wait < 1 ? 1.5 * wait : 1) {
-        const int fd = connect_once(op, by, &answer, &frame);
-        const int error = errno;
-        if (fd >= 0) {
-            if (frame.op != STORE_OK)
-                end_job(answer);
-            free(answer);
-            return fd;
-        }
+    char reason[512] = "";
+    for (double wait = 0.02; !connect_once(line, op, by, reason, sizeof reason);
+         wait = wait < 1 ? 1.5 * wait : 1) {
         if (rt_now() + wait > by)
             rt_fail(RT_EXIT_STALL,
                     "rank %d found no rank 0 at %s port %d within %.0f s: %s\nhint: is rank 0 "
                     "started, and is that its address? %s; --rendezvous-timeout sets how long to "
                     "wait",
-                    store.launch.rank, store.launch.host, store.launch.port, timeout,
-                    strerror(error),
+                    store.launch.rank, store.launch.host, store.launch.port, timeout, reason,
                     store.launch.by == RT_BY_FLAGS ? "--rendezvous names it"
                                                    : "MASTER_ADDR and MASTER_PORT name it");
         pause_for(wait);
@@ -200,20 +221,18 @@ void rt_store_open(const RtLaunch *l, double timeout, double silence)
     store.launch = *l;
     store.silence = silence;
     snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port);
-    store.main.fd = connect_line(STORE_HELLO, timeout);
+    connect_line(&store.main, STORE_HELLO, timeout);
     (void)rt_net_own(store.main.fd, store.own);
-    store.watch.fd = connect_line(STORE_WATCH, timeout);
+    connect_line(&store.watch, STORE_WATCH, timeout);
 }
 
 void rt_store_close(void)
 {
     Line *const lines[] = { &store.watch, &store.main };
     for (int i = 0; i < 2; i++) {
-        if (lines[i]->fd < 0)
-            continue;
-        (void)send_frame(lines[i]->fd, STORE_BYE, "", NULL, 0, rt_now() + 1);
-        (void)close(lines[i]->fd);
-        lines[i]->fd = -1;
+        if (lines[i]->fd >= 0)
+            (void)send_frame(lines[i], STORE_BYE, "", NULL, 0, rt_now() + 1);
+        hang_up(lines[i]);
     }
 }
 
@@ -240,7 +259,7 @@ void rt_store_fail(int exit_code, const char *text)
 {
     char *value = rt_printf("%d %s", exit_code, text);
     if (store.watch.fd >= 0)
-        (void)send_frame(store.watch.fd, STORE_FAIL, "", value, strlen(value) + 1, rt_now() + 1);
+        (void)send_frame(&store.watch, STORE_FAIL, "", value, strlen(value) + 1, rt_now() + 1);
     rt_free(value);
 }
 

@@ -24,6 +24,8 @@ typedef enum {
     STORE_FAIL,    /* value: exit code, text */
     STORE_STALLED, /* value: int64_t, text */
     STORE_BYE,
+    STORE_HEARD,  /* to HELLO: somebody who knows the store is there; an answer follows */
+    STORE_AWAY,   /* to a stranger, exit code and text: this is the store of another job */
     STORE_OK,     /* an answer; of GET with the value */
     STORE_FAILED, /* an answer: the job ends with the value, exit code and text */
 } StoreOp;

@@ -20,11 +20,11 @@ typedef struct {
     bool told;   /* that the job has failed */
     bool watch;  /* the connection that beats */
     bool waits;  /* a question is not answered: HELLO, or GET of */
+    bool broken; /* an answer could not be sent: to be dropped */
     char *key;   /* this; NULL */
     size_t have; /* of the message that comes, bytes that are there */
     StoreFrame frame;
-    char *body;    /* key and value of it; NULL before the frame is whole */
-    char name[64]; /* "10.0.0.2 port 4711" */
+    char *body; /* key and value of it; NULL before the frame is whole */
 } Peer;
 
 typedef struct {
@@ -51,10 +51,19 @@ static struct {
     int n_peers, cap;
     Member *member;
     int n_here, n_left;
-    bool met;      /* all have said hello */
-    char *verdict; /* exit code and text; NULL: all is well */
+    bool met;         /* all have said hello */
+    char address[64]; /* that it listens at */
+    char *verdict;    /* exit code and text; NULL: all is well */
     Value *values;
 } server = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void *checked(void *at)
+{
+    if (at)
+        return at;
+    rt_tell("the store has no memory left");
+    _exit(RT_EXIT_FAIL);
+}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -65,11 +74,13 @@ static void answer(Peer *p, StoreOp op, const void *value, size_t n)
                                .op = (uint16_t)op,
                                .value = (uint32_t)n };
     const double by = rt_now() + 2;
-    p->waits = false;
-    free(p->key);
-    p->key = NULL;
-    if (rt_net_write(p->fd, &frame, sizeof frame, by) == 0 && n > 0)
-        (void)rt_net_write(p->fd, value, n, by);
+    if (op != STORE_HEARD) {
+        p->waits = false;
+        free(p->key);
+        p->key = NULL;
+    }
+    p->broken = p->broken || rt_net_write(p->fd, &frame, sizeof frame, by)
+                || (n > 0 && rt_net_write(p->fd, value, n, by));
 }
 
 static void answer_failed(Peer *p)
@@ -89,7 +100,7 @@ __attribute__((format(printf, 2, 3))) static void fail_job(int code, const char 
     va_start(args, fmt);
     (void)vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
     va_end(args);
-    server.verdict = strdup(text);
+    server.verdict = checked(strdup(text));
     for (int i = 0; i < server.n_peers; i++)
         if (server.peer[i].waits)
             answer_failed(&server.peer[i]);
@@ -137,26 +148,50 @@ static void say_met(void)
             answer(&server.peer[i], STORE_OK, NULL, 0);
 }
 
-static void turn_away(Peer *p, const char *why)
+static void turn_away(Peer *p, char *why)
 {
-    char *text = rt_printf("%d %s", RT_EXIT_USAGE, why);
-    answer(p, STORE_FAILED, text, strlen(text));
-    rt_free(text);
+    char *text = rt_printf("%d %s\nhint: another port (MASTER_PORT, --rendezvous) for each job",
+                           RT_EXIT_USAGE, why);
+    answer(p, STORE_AWAY, text, strlen(text));
     p->rank = -1;
+    rt_free(text);
+    rt_free(why);
 }
 
-static void on_hello(Peer *p, const StoreHello *h, bool watch)
+static bool is_same(const StoreHello *a, const StoreHello *b)
 {
-    const int rank = p->frame.rank, size = p->frame.size;
-    char old[160];
-    if (p->frame.job != store_job(server.launch.job)) {
-        char *why = rt_printf("rank %d is of job %.95s, and the store at this address of job %s\n"
-                              "hint: another port (MASTER_PORT, --rendezvous) for each job",
-                              rank, h->job, server.launch.job);
-        turn_away(p, why);
-        rt_free(why);
+    return a->process == b->process && strcmp(a->host, b->host) == 0;
+}
+
+/* The second connection of a rank that has said hello. */
+static void on_watch(Peer *p, const StoreHello *h)
+{
+    const int rank = p->frame.rank;
+    Member *m = rank >= 0 && rank < server.launch.size ? &server.member[rank] : NULL;
+    if (!m || !m->here || m->seen > 0 || !is_same(&m->hello, h)) {
+        turn_away(p, rt_printf("rank %d of another process is there", rank));
         return;
     }
+    p->rank = rank;
+    p->watch = true;
+    m->seen = rt_now();
+    answer(p, STORE_OK, NULL, 0);
+}
+
+static void on_hello(Peer *p, const StoreHello *h)
+{
+    const int rank = p->frame.rank, size = p->frame.size;
+    if (p->frame.job != store_job(server.launch.job)) {
+        turn_away(p, rt_printf("rank %d is of job %.95s, and the store at this address of job %s",
+                               rank, h->job, server.launch.job));
+        return;
+    }
+    if (server.met) {
+        turn_away(
+            p, rt_printf("the job at this address has its %d ranks already", server.launch.size));
+        return;
+    }
+    answer(p, STORE_HEARD, NULL, 0);
     p->waits = true;
     if (size != server.launch.size || rank < 0 || rank >= size) {
         fail_job(RT_EXIT_USAGE,
@@ -165,7 +200,7 @@ static void on_hello(Peer *p, const StoreHello *h, bool watch)
         return;
     }
     Member *m = &server.member[rank];
-    if (!watch && m->here) {
+    if (m->here) {
         fail_job(RT_EXIT_USAGE,
                  "two processes have the rank %d: process %lld on %.63s, and %lld on %.63s\nhint: "
                  "each needs a number of its own (RANK, --rank), from 0 to %d",
@@ -174,16 +209,8 @@ static void on_hello(Peer *p, const StoreHello *h, bool watch)
         return;
     }
     p->rank = rank;
-    p->watch = watch;
-    if (watch) {
-        m->seen = rt_now();
-        answer(p, STORE_OK, NULL, 0);
-        return;
-    }
     m->here = true;
     m->hello = *h;
-    m->hello.host[sizeof m->hello.host - 1] = 0;
-    RT_UNUSED(old);
     if (++server.n_here == size)
         say_met();
 }
@@ -200,9 +227,9 @@ static const Value *find(const char *key)
 
 static void on_set(Peer *p, const char *key, const char *value, size_t n)
 {
-    Value *v = calloc(1, sizeof *v);
-    v->key = strdup(key);
-    v->bytes = malloc(n + 1);
+    Value *v = checked(calloc(1, sizeof *v));
+    v->key = checked(strdup(key));
+    v->bytes = checked(malloc(n + 1));
     memcpy(v->bytes, value, n);
     v->n = n;
     v->next = server.values;
@@ -220,7 +247,7 @@ static void on_get(Peer *p, const char *key)
         answer(p, STORE_OK, v->bytes, v->n);
         return;
     }
-    p->key = strdup(key);
+    p->key = checked(strdup(key));
     p->waits = true;
 }
 
@@ -294,8 +321,10 @@ static void on_message(Peer *p)
         h.host[sizeof h.host - 1] = h.job[sizeof h.job - 1] = 0;
         if (server.verdict)
             answer_failed(p);
+        else if (op == STORE_WATCH)
+            on_watch(p, &h);
         else
-            on_hello(p, &h, op == STORE_WATCH);
+            on_hello(p, &h);
         return;
     }
     Member *m = p->rank >= 0 ? &server.member[p->rank] : NULL;
@@ -388,11 +417,10 @@ static void accept_peer(void)
         return;
     if (server.n_peers == server.cap) {
         server.cap = server.cap ? 2 * server.cap : 64;
-        server.peer = realloc(server.peer, (size_t)server.cap * sizeof *server.peer);
+        server.peer = checked(realloc(server.peer, (size_t)server.cap * sizeof *server.peer));
     }
     Peer *p = &server.peer[server.n_peers++];
     *p = (Peer){ .fd = fd, .rank = -1 };
-    (void)rt_net_peer(fd, p->name);
 }
 
 static void *serve(void *unused)
@@ -400,7 +428,7 @@ static void *serve(void *unused)
     RT_UNUSED(unused);
     for (;;) {
         const int n = server.n_peers;
-        struct pollfd *fds = calloc((size_t)n + 2, sizeof *fds);
+        struct pollfd *fds = checked(calloc((size_t)n + 2, sizeof *fds));
         fds[0] = (struct pollfd){ .fd = server.wake[0], .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = server.listen_fd, .events = POLLIN };
         for (int i = 0; i < n; i++)
@@ -413,6 +441,9 @@ static void *serve(void *unused)
         pthread_mutex_lock(&server.lock);
         for (int i = n - 1; ready > 0 && i >= 0; i--) /* drop fills the gap from behind */
             if (fds[i + 2].revents && !on_bytes(&server.peer[i]))
+                drop(i);
+        for (int i = server.n_peers - 1; i >= 0; i--)
+            if (server.peer[i].broken)
                 drop(i);
         if (ready > 0 && fds[1].revents)
             accept_peer();
@@ -448,6 +479,8 @@ static void end_server(void)
     server.runs = false;
 }
 
+const char *rt_store_address(void) { return server.address; }
+
 void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, double silence,
                     int *port)
 {
@@ -469,6 +502,7 @@ void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, do
                 "process is rank 0; choose another MASTER_PORT or --rendezvous",
                 l->port, strerror(errno));
     server.launch.port = *port;
+    (void)rt_net_own(server.listen_fd, server.address);
     if (!server.member || pipe2(server.wake, O_CLOEXEC)
         || pthread_create(&server.thread, NULL, serve, NULL))
         rt_fail(RT_EXIT_FAIL, "the store cannot be started: %s", strerror(errno));

@@ -15,6 +15,7 @@ struct RtTree {
     void *kept[DEPTH];
     double sum[DEPTH][RT_MAX_SLOTS];
     ptrdiff_t n;
+    size_t bytes; /* of a gradient */
     RtType real;
 };
 
@@ -49,8 +50,9 @@ RtTree *rt_tree_open(const RtModel *m)
     t->leaves = rt_leaves();
     t->n = m->n_elems;
     t->real = m->real;
+    t->bytes = (size_t)t->n * rt_real_bytes(m);
     for (int i = 0; i < depth_of(t->leaves); i++)
-        t->kept[i] = rt_place_alloc((size_t)t->n * rt_real_bytes(m), "a tree of sums");
+        t->kept[i] = rt_place_alloc(t->bytes, "a tree of sums");
     return t;
 }
 
@@ -89,7 +91,7 @@ static void join(RtTree *t, void *d_p, RtStep *s)
 void rt_tree_leaf(RtTree *t, void *d_p, RtStep *s)
 {
     join(t, d_p, s);
-    memcpy(t->kept[t->level], d_p, (size_t)t->n * (t->real == RT_F64 ? 8 : 4));
+    memcpy(t->kept[t->level], d_p, t->bytes);
     memcpy(t->sum[t->level++], s->sum, sizeof s->sum);
     memset(s->sum, 0, sizeof s->sum);
     s->add = false;

@@ -16,12 +16,12 @@ static struct {
     bool runs, stop;
     double period;
     RtProgress (*progress)(void);
-} watch = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static bool pause_or_stop(void)
 {
     struct timespec by;
-    (void)clock_gettime(CLOCK_REALTIME, &by);
+    (void)clock_gettime(CLOCK_MONOTONIC, &by);
     const double at = (double)by.tv_nsec * 1e-9 + watch.period;
     by.tv_sec += (time_t)at;
     by.tv_nsec = (long)((at - floor(at)) * 1e9);
@@ -50,6 +50,11 @@ void rt_watch_start(RtProgress (*progress)(void), double period)
 {
     watch.progress = progress;
     watch.period = period;
+    pthread_condattr_t attr; /* a clock that nobody sets */
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch.changed, &attr);
+    pthread_condattr_destroy(&attr);
     const int error = pthread_create(&watch.thread, NULL, keep_watch, NULL);
     if (error)
         rt_fail(RT_EXIT_FAIL, "a thread cannot be started: %s", strerror(error));

@@ -40,13 +40,15 @@ void rt_threads_set(RtOptions *o)
 {
 #ifdef _OPENMP
     const double quota = rt_processor_quota(); /* of the container; 0 = none */
-    const int here = rt_local_ranks();
+    const bool bound = omp_get_num_procs() < sysconf(_SC_NPROCESSORS_ONLN); /* to a part of them */
+    const int here = bound ? 1 : rt_local_ranks();
+    int most = omp_get_max_threads();
+    if (quota >= 1 && quota < most)
+        most = (int)quota;
     if (o->threads > 0)
         omp_set_num_threads((int)o->threads);
-    else if (!getenv("OMP_NUM_THREADS") && here > 1 && omp_get_max_threads() == omp_get_num_procs())
-        omp_set_num_threads(omp_get_num_procs() > here ? omp_get_num_procs() / here : 1);
-    else if (!getenv("OMP_NUM_THREADS") && quota >= 1 && quota < omp_get_max_threads())
-        omp_set_num_threads((int)quota);
+    else if (!getenv("OMP_NUM_THREADS"))
+        omp_set_num_threads(most > here ? most / here : 1);
     o->threads = omp_get_max_threads();
 #else
     o->threads = 1;

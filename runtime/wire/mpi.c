@@ -4,6 +4,7 @@
  * other thread alone (MPI_THREAD_SERIALIZED). Its errors are returned, not fatal.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <limits.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -103,11 +104,16 @@ static const char *wait_for(int error, MPI_Request *request)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
+static const char too_long[] = "MPI counts bytes in 32 bits, and this is longer";
+
+/* How many ranks; 0: a place is beyond what MPI counts to. */
 static int set_lists(void *group, const size_t *at, const size_t *n)
 {
     int ranks = 0;
     MPI_Comm_size(of(group), &ranks);
     for (int r = 0; r < ranks; r++) {
+        if (at[r] > INT_MAX || n[r] > INT_MAX)
+            return 0;
         places[r] = (int)at[r];
         counts[r] = (int)n[r];
     }
@@ -118,6 +124,8 @@ static const char *wire_scatter_gather(void *group, const void *from, const size
                                        const size_t *n, void *to, size_t each)
 {
     const int ranks = set_lists(group, at, n);
+    if (ranks == 0 || each > INT_MAX / (size_t)ranks)
+        return too_long;
     for (int r = 0; r < ranks; r++) {
         own_places[r] = (int)(each * (size_t)r);
         own_counts[r] = (int)each;
@@ -130,8 +138,9 @@ static const char *wire_scatter_gather(void *group, const void *from, const size
 
 static const char *wire_all_gather(void *group, void *base, const size_t *at, const size_t *n)
 {
-    set_lists(group, at, n);
     MPI_Request request;
+    if (set_lists(group, at, n) == 0)
+        return too_long;
     return wait_for(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_BYTE, base, counts, places, MPI_BYTE,
                                     of(group), &request),
                     &request);
@@ -140,18 +149,24 @@ static const char *wire_all_gather(void *group, void *base, const size_t *at, co
 static const char *wire_broadcast(void *group, void *at, size_t n, int root)
 {
     MPI_Request request;
+    if (n > INT_MAX)
+        return too_long;
     return wait_for(MPI_Ibcast(at, (int)n, MPI_BYTE, root, of(group), &request), &request);
 }
 
 static const char *wire_send(void *group, const void *at, size_t n, int to)
 {
     MPI_Request request;
+    if (n > INT_MAX)
+        return too_long;
     return wait_for(MPI_Isend(at, (int)n, MPI_BYTE, to, 0, of(group), &request), &request);
 }
 
 static const char *wire_recv(void *group, void *at, size_t n, int from)
 {
     MPI_Request request;
+    if (n > INT_MAX)
+        return too_long;
     return wait_for(MPI_Irecv(at, (int)n, MPI_BYTE, from, 0, of(group), &request), &request);
 }
 

@@ -37,6 +37,14 @@ says() {
     done
     ok "$name"
 }
+# begun NAME: waits until the run in that folder has made some updates
+begun() {
+    local i
+    for ((i = 0; i < 300; i++)); do
+        [ "$(grep -c '"train/loss"' "$1/metrics.jsonl" 2> /dev/null)" -gt 3 ] 2> /dev/null && return
+        sleep 0.1
+    done
+}
 # same NAME FOLDER FOLDER: parameters after the last step agree to 1e-12
 same() {
     local found
@@ -141,10 +149,7 @@ lost() {
             --world-size 3 --rendezvous localhost:$port --comm-timeout 4 > $name.$r.log 2>&1 &
         pids[r]=$!
     done
-    for ((r = 0; r < 300; r++)); do
-        [ "$(grep -c '"train/loss"' $name/metrics.jsonl 2> /dev/null)" -gt 3 ] 2> /dev/null && break
-        sleep 0.1
-    done
+    begun $name
     kill -"$signal" "${pids[who]}"
     for r in 0 1 2; do
         [ $r = "$who" ] && [ "$signal" = STOP ] && continue
@@ -166,18 +171,53 @@ for name in terminated interrupted; do
     [ -e $name/step-*/manifest.json ] && ok $name-saved || bad $name-saved "$(cat $name.0.log)"
 done
 
+# ---- strangers at the store -----------------------------------------------------------------------
+
+# A job runs; another one that is sent to its address is turned away, and the first goes on.
+port=$((port + 1)) pids=()
+for r in 0 1; do
+    ./gpt --data input.txt --steps 100000 --batch 12 --eval 0 --save 0 --dims T=24 --out first --rank $r --world-size 2 \
+        --rendezvous localhost:$port > first.$r.log 2>&1 &
+    pids+=($!)
+done
+begun first
+timeout 30 ./gpt --data input.txt --dims T=24 --out none --rank 1 --world-size 3 --rendezvous localhost:$port > second.log 2>&1; codes=" $?"
+says second-job 2 second.log 'the job at this address has its 2 ranks already' 'hint: another port (MASTER_PORT, --rendezvous) for each job'
+SLURM_JOB_ID=7 timeout 30 ./gpt --data input.txt --dims T=24 --out none --rank 1 --world-size 2 --rendezvous localhost:$port \
+    > other-job.log 2>&1; codes=" $?"
+says other-job 2 other-job.log 'rank 1 is of job 7/0, and the store at this address of job -/0'
+python3 -c "
+import socket
+s = socket.create_connection(('localhost', $port)); s.sendall(b'GET / HTTP/1.0\r\n\r\n' * 9); s.recv(1)" 2> /dev/null
+kill -0 "${pids[0]}" && kill -0 "${pids[1]}" && ok first-goes-on || bad first-goes-on "$(tail -n 1 first.?.log)"
+kill -TERM "${pids[0]}"; codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+says first-ends "75 75" first.0.log 'stopped  at step'
+
+# Two jobs by torchrun's variables at one port, where an agent listens: each finds its own store, the
+# later ranks first.
+port=$((port + 20)) pids=()
+for r in 1 0; do
+    for run_id in a b; do
+        env TORCHELASTIC_RUN_ID=$run_id TORCHELASTIC_USE_AGENT_STORE=True RANK=$r WORLD_SIZE=2 MASTER_ADDR=localhost \
+            MASTER_PORT=$port timeout 60 $run --out agent$run_id > agent$run_id.$r.log 2>&1 &
+        pids+=($!)
+    done
+    sleep 1
+done
+codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+says neighbours "0 0 0 0" agenta.0.log "ranks    2, started by torchrun"
+for run_id in a b; do
+    cmp -s agent$run_id/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok neighbours-$run_id ||
+        bad neighbours-$run_id "other bits: $(tail -n 1 agent$run_id.?.log)"
+done
+port=$((port + 20))
+
 # ---- by the launchers themselves ------------------------------------------------------------------
 
-# begun NAME: waits until the run in that folder has made some updates
-begun() {
-    local i
-    for ((i = 0; i < 300; i++)); do
-        [ "$(grep -c '"train/loss"' "$1/metrics.jsonl" 2> /dev/null)" -gt 3 ] 2> /dev/null && return
-        sleep 0.1
-    done
-}
 forever="./gpt --data input.txt --steps 100000 --batch 12 --eval 0 --save 0 --dims T=24 --comm-timeout 4"
 if [ $have_mpi ]; then
+    mpi mpi-lo 2 $run --out mpi-lo --interface lo
+    says mpi-interface 0 mpi-lo.log 'they met at 127.0.0.1 port'
     for signal in KILL STOP; do
         timeout 60 mpirun --oversubscribe -n 3 $forever --out under$signal > under$signal.log 2>&1 & job=$!
         begun under$signal
@@ -272,6 +312,9 @@ wrong other-version 2 'started by flags, and the back end gloo cannot be loaded:
 port=$((port + 1))
 LD_LIBRARY_PATH=fake1 gloo no-start 2 ./gpt --data input.txt --dims T=24 --out none --batch 8
 says no-start "76 76" no-start.1.log 'the back end gloo cannot start: no luck'
+wrong not-gloo 2 '--comm gloo: ranks started by MPI talk through MPI' OMPI_COMM_WORLD_SIZE=2 -- --comm gloo
+wrong not-mpi 2 '--comm mpi: ranks started by flags talk through Gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm mpi
+wrong one-rank 2 '--comm tin: wants auto, mpi or gloo' -- --comm tin
 wrong comm-dtype 2 '--comm-dtype fp8: wants fp32 or bf16' -- --world-size 2 --rank 0 --rendezvous localhost:$((port + 6)) \
     --rendezvous-timeout 1 --comm-dtype fp8
 wrong comm-dtype-tree 2 '--comm-dtype bf16 rounds what ranks send, so --tree cannot give the same bits' -- --world-size 2 \
