@@ -156,7 +156,6 @@ static void open_device(RtDevice *d)
     check_code(d);
     open_stream(d, &d->compute);
     open_stream(d, &d->copy);
-    open_stream(d, &d->comm);
 }
 
 RtDevice *rt_device(void)

@@ -2,7 +2,7 @@
  *
  * Opened by the first call of rt_device; what is wrong with driver, GPU or libraries ends the
  * program there, with exit code 1. All work is queued on the streams of the device: compute, on
- * which everything of a step goes in order; copy, on which samples come from the host; comm.
+ * which everything of a step goes in order; copy, on which samples come from the host.
  */
 #ifndef GRADCC_DEVICE_H
 #define GRADCC_DEVICE_H
@@ -14,15 +14,15 @@
 enum { RT_DEVICE_ALIGN = 256 }; /* of buffers in its memory */
 
 struct RtDevice {
-    int number;                   /* cuda:N */
-    char name[256];               /* "NVIDIA H200" */
-    int major, minor;             /* compute capability */
-    int processors;               /* streaming multiprocessors */
-    size_t bytes;                 /* of its memory */
-    size_t shared;                /* bytes of shared memory that a block may ask for */
-    int driver, runtime;          /* versions, 12040 = 12.4 */
-    RtStream compute, copy, comm; /* where the work goes */
-    void *work;                   /* what products, attention and scatter work in, one at a time */
+    int number;             /* cuda:N */
+    char name[256];         /* "NVIDIA H200" */
+    int major, minor;       /* compute capability */
+    int processors;         /* streaming multiprocessors */
+    size_t bytes;           /* of its memory */
+    size_t shared;          /* bytes of shared memory that a block may ask for */
+    int driver, runtime;    /* versions, 12040 = 12.4 */
+    RtStream compute, copy; /* where the work goes */
+    void *work;             /* what products, attention and scatter work in, one at a time */
     size_t work_bytes;
     bool sync; /* RT_CUDA_SYNC=1: wait behind each launch */
     bool tf32; /* --tf32 */
