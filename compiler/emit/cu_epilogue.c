@@ -230,10 +230,11 @@ static int product_of(Finder *f, const Steps *steps, int at, int c, const Access
         const Step *p = steps->at[i];
         if (!touches(p, s->operands[c].buffer, true))
             continue;
-        const Matmul *x = &p->kernel->matmul; /* of the last step that writes it */
-        const bool fits = p->kernel && p->kernel->kind == KERNEL_MATMUL && !p->epilogue
-                          && x->add == ADD_NEVER && x->n_batch == 0
-                          && has_sixteen_or_32(p->kernel->args.at[0].dtype)
+        if (!p->kernel) /* the last step that writes it is a loop */
+            return -1;
+        const Matmul *x = &p->kernel->matmul;
+        const bool fits = p->kernel->kind == KERNEL_MATMUL && !p->epilogue && x->add == ADD_NEVER
+                          && x->n_batch == 0 && has_sixteen_or_32(p->kernel->args.at[0].dtype)
                           && same_operand(&p->operands[0], &s->operands[c])
                           && is_whole(f, s->kernel, access, x);
         return fits ? i : -1;
