@@ -85,6 +85,9 @@ same() {
 report numbers "$(same CHUNKS compiler/emit/c.c RT_CHUNKS runtime/rt.h
                   same ALIGN compiler/emit/c.c RT_ALIGN runtime/rt.h
                   same ALIGN compiler/emit/cu.c RT_DEVICE_ALIGN runtime/cuda/device.h
+                  for name in DIGITS SORT_LEAST SORT_BLOCKS PART; do
+                      same $name compiler/emit/explain_traffic.c $name runtime/cuda/scatter.cu
+                  done
                   same MANY compiler/front/sem.c RT_MAX_SLOTS runtime/rt.h
                   same MANY compiler/front/sem.c RT_MAX_DIMS runtime/rt.h
                   same RANK_MAX compiler/front/type.h RT_MAX_RANK runtime/rt.h

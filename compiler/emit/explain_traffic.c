@@ -166,7 +166,7 @@ static Moved moved_by(const Traffic *t, const Kernel *k)
 
 /* ---- scatter --------------------------------------------------------------------------------- */
 
-enum { DIGIT_BITS = 8, SORT_BLOCKS = 256, SORT_IDS = 1024, PART_ROWS = 64 };
+enum { DIGITS = 256, SORT_BLOCKS = 256, SORT_LEAST = 1024, PART = 64 };
 
 /* As runtime/cuda/scatter.cu does it: ids are sorted with where they came from, 8 bits at a time;
    then rows are summed, with a partial sum for each 64 of them, as if all ids came often. */
@@ -177,12 +177,12 @@ static Moved moved_by_scatter(const Traffic *t, const Kernel *k)
     const double out = size_of(t, x->width) * dtype_bytes(k->args.at[0].dtype);
     const double row = size_of(t, x->width) * dtype_bytes(k->args.at[2].dtype);
     const bool add = adds(t, x->add);
-    const double written = (add && n < rows ? n : rows) * out, parts = floor(n / PART_ROWS) * out;
+    const double written = (add && n < rows ? n : rows) * out, parts = floor(n / PART) * out;
     int passes = 1;
-    while (passes < 4 && rows - 1 >= exp2(DIGIT_BITS * passes))
+    while (passes < 4 && rows - 1 >= pow(DIGITS, passes))
         passes++;
-    const double blocks = fmin(ceil(n / SORT_IDS), SORT_BLOCKS);
-    const double counts = exp2(DIGIT_BITS) * (blocks + 1) * id;
+    const double blocks = fmin(ceil(n / SORT_LEAST), SORT_BLOCKS);
+    const double counts = DIGITS * (blocks + 1) * id;
     const double sort_read = passes * (3 * n * id + 2 * counts) - n * id;
     Moved m = { .launches = 3 * passes + 3 };
     m.read = sort_read + (2 * n + 2 * rows) * id + n * row + parts + (add ? written : 0);
@@ -250,6 +250,14 @@ static void add_steps(Traffic *t, Rows *rows, const Steps *steps, double times)
             add_row(t, rows, s, true, times);
         add_row(t, rows, s, false, times);
     }
+}
+
+static void fill_rows(Traffic *t, Rows *rows)
+{
+    rows->len = 0;
+    if (t->kp->count)
+        add_steps(t, rows, &t->kp->count->steps, 1);
+    add_steps(t, rows, &t->kp->train->steps, 1);
 }
 
 /* The rows of a part of an axis are those of every part but the last. */
@@ -409,13 +417,10 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
              "What the kernels of %s move in an update on a GPU, but for products and "
              "attention, at\n%s: times per update, then MB of one launch.\n\n",
              p->name, sizes.at);
-    if (kp->count)
-        add_steps(&t, &rows, &kp->count->steps, 1);
-    add_steps(&t, &rows, &kp->train->steps, 1);
+    fill_rows(&t, &rows);
     write_table(&t, out, &rows, micro_steps);
     write_launches(&t, out, &rows, micro_steps);
-    rows.len = 0;
     t.epilogues = true;
-    add_steps(&t, &rows, &kp->train->steps, 1);
+    fill_rows(&t, &rows);
     write_epilogues(&t, out, &rows, micro_steps);
 }
