@@ -9,15 +9,24 @@
 
 extern char **environ;
 
-/* The words of a variable; NULL: any text, a file or a folder. */
+/* The words of a variable; NULL: any text, a file or a folder. only_gpu: one that a CPU's program
+   would have to obey, by its name, and cannot. */
 static const struct {
     const char *name, *words;
+    bool only_gpu;
 } known[] = {
-    { "RT_MATMUL", "library|plain" }, { "RT_MATMUL_BF16", "native|unpack" },
-    { "RT_CUDA_GRAPH", "0|1" },       { "RT_CUDA_SYNC", "0|1" },
-    { "RT_CUDA_TUNE", "on|off" },     { "RT_CUDA_EPILOGUE", "on|off|probe" },
-    { "RT_CUDA_CACHE", NULL },        { "RT_CUDA_PROFILE", NULL },
-    { "RT_ATTENTION", "own|cudnn" },
+    { "RT_MATMUL", "library|plain", false },
+    { "RT_MATMUL_BF16", "native|unpack", false },
+    { "RT_ATTENTION", "own|cudnn", true },
+    { "RT_CUDA_GRAPH", "0|1", false },
+    { "RT_CUDA_SYNC", "0|1", false },
+    { "RT_CUDA_TUNE", "on|off", false },
+    { "RT_CUDA_EPILOGUE", "on|off|probe", false },
+    { "RT_CUDA_CACHE", NULL, false },
+    { "RT_CUDA_PROFILE", NULL, false },
+    { "RT_CUBLASLT", NULL, false },
+    { "RT_CUDNN", NULL, false },
+    { "RT_FAULT", NULL, false }, /* base.c: of tests */
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
@@ -48,20 +57,31 @@ bool rt_environment_is(const char *name, const char *word)
     return value && strcmp(value, word) == 0;
 }
 
+/* "A, B, C" */
+static void known_names(char *to, size_t most)
+{
+    size_t n = 0;
+    for (int i = 0; i < KNOWN && n < most; i++)
+        n += (size_t)snprintf(to + n, most - n, "%s%s", i ? ", " : "", known[i].name);
+}
+
 void rt_environment_check(void)
 {
     for (int i = 0; i < KNOWN; i++)
-        (void)rt_environment(known[i].name);
+        if (rt_environment(known[i].name) && known[i].only_gpu && rt_place_is_host())
+            rt_warn("%s of the environment means nothing here: the program is for a CPU",
+                    known[i].name);
     for (char **at = environ; *at; at++) {
         const size_t len = strcspn(*at, "=");
         bool there = false;
-        if (strncmp(*at, "RT_CUDA_", 8) != 0 && strncmp(*at, "RT_MATMUL", 9) != 0)
+        char names[512];
+        if (strncmp(*at, "RT_", 3) != 0)
             continue;
         for (int i = 0; i < KNOWN; i++)
             there = there || (strlen(known[i].name) == len && !memcmp(known[i].name, *at, len));
-        if (!there)
-            rt_warn("%.*s of the environment means nothing\nhint: there are RT_MATMUL, "
-                    "RT_MATMUL_BF16, and RT_CUDA_ with GRAPH, SYNC, TUNE, EPILOGUE, CACHE, PROFILE",
-                    (int)len, *at);
+        if (there)
+            continue;
+        known_names(names, sizeof names);
+        rt_warn("%.*s of the environment means nothing\nhint: there are %s", (int)len, *at, names);
     }
 }
