@@ -1,13 +1,13 @@
-/* cublaslt.cu -- loads cuBLASLt; the only file that knows where it lies.
+/* cublaslt.cu -- loads cuBLASLt.
  *
- * In: the loader's own places, CUDA_HOME, the toolkit's usual folder, or RT_CUBLASLT=FILE instead.
- * Out: its functions. The one idea: a program that is linked with a library which is not there
- * never reaches main, and the loader's message has no hint; loaded here, a missing or old library
- * is told like every other fault of the start.
+ * In: the library that library.cu finds, or RT_CUBLASLT=FILE instead. Out: its functions; one that
+ * is missing or old is told like every other fault of the start.
  */
+#include "cuda/cublaslt.h"
+
 #include <dlfcn.h>
 
-#include "cuda/cublaslt.h"
+#include "cuda/library.h"
 #include "cuda/matmul.h"
 
 /* 12 has the types, epilogues and preferences used here; the header's own generation is asked for,
@@ -16,42 +16,21 @@
 #define TEXT(x)       TEXT_OF(x)
 #define LT_NAME       "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 #define LT_OLDEST     ((size_t)CUBLAS_VER_MAJOR * 10000)
-#define LT_FOLDER     "/usr/local/cuda/lib64"
 #define LT_PACKAGES   "CUDA toolkit " TEXT(CUBLAS_VER_MAJOR)
 #define LT_VERSION(v) (int)((v) / 10000), (int)((v) / 100 % 100), (int)((v) % 100)
 
 static RtLt table;
 static bool loaded;
 
-static void *open_in(const char *folder)
-{
-    char *path = rt_printf("%s/%s", folder, LT_NAME);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    rt_free(path);
-    return library;
-}
-
-static void *open_anywhere(void)
-{
-    const char *home = getenv("CUDA_HOME");
-    void *library = dlopen(LT_NAME, RTLD_NOW | RTLD_LOCAL);
-    if (!library && home && *home) {
-        char *folder = rt_printf("%s/lib64", home);
-        library = open_in(folder);
-        rt_free(folder);
-    }
-    return library ? library : open_in(LT_FOLDER);
-}
-
 static void load(const char *file)
 {
-    void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : open_anywhere();
+    void *library = rt_library_open(LT_NAME, file);
     if (!library)
         rt_fail(RT_EXIT_FAIL,
                 "cuBLASLt, which computes products, is missing: %s\nhint: install " LT_PACKAGES
                 ", or let LD_LIBRARY_PATH name the folder of " LT_NAME
                 ", or CUDA_HOME that of the toolkit, with lib64 in it",
-                dlerror());
+                rt_library_why());
 #define X(name)                                                                                    \
     table.name = (decltype(table.name))dlsym(library, "cublasLt" #name);                           \
     if (!table.name)                                                                               \
@@ -73,7 +52,7 @@ const RtLt *rt_lt(void)
 #undef X
     } else
 #endif
-        load(file && *file ? file : NULL);
+        load(file);
     const size_t version = table.GetVersion();
     if (version < LT_OLDEST)
         rt_fail(RT_EXIT_FAIL,

@@ -1,12 +1,14 @@
-/* cudnn.cu -- loads cuDNN; the only file that knows where it lies.
+/* cudnn.cu -- loads cuDNN.
  *
- * In: the loader's own places, CUDA_HOME, the toolkit's usual folders, or RT_CUDNN=FILE instead.
- * Out: its functions. As with cuBLASLt, nothing is linked: programs that do not ask for it never
- * look for it, and one that is missing or old is told like every other fault of the start.
+ * In: the library that library.cu finds, or RT_CUDNN=FILE instead. Out: its functions. As with
+ * cuBLASLt, nothing is linked: programs that do not ask for it never look for it, and one that is
+ * missing or old is told like every other fault of the start.
  */
+#include "cuda/cudnn.h"
+
 #include <dlfcn.h>
 
-#include "cuda/cudnn.h"
+#include "cuda/library.h"
 
 #include "run.h"
 
@@ -22,32 +24,12 @@ enum { OLDEST = 91600 };
 static RtCudnn table;
 static bool loaded;
 
-static void *open_in(const char *home, const char *folder)
-{
-    char *path = rt_printf("%s/%s/%s", home, folder, NAME);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    rt_free(path);
-    return library;
-}
-
-static void *open_anywhere(void)
-{
-    const char *homes[] = { getenv("CUDA_HOME"), "/usr/local/cuda" };
-    void *library = dlopen(NAME, RTLD_NOW | RTLD_LOCAL);
-    for (int i = 0; i < 2; i++)
-        if (homes[i] && *homes[i]) {
-            library = library ? library : open_in(homes[i], "lib64");
-            library = library ? library : open_in(homes[i], "lib");
-        }
-    return library;
-}
-
 static void load(const char *file)
 {
-    void *library = file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : open_anywhere();
+    void *library = rt_library_open(NAME, file);
     if (!library)
         rt_fail(RT_EXIT_FAIL, "cuDNN, which is to compute attention, is missing: %s" HINT,
-                dlerror());
+                rt_library_why());
 #define X(name)                                                                                    \
     table.name = (decltype(table.name))dlsym(library, "cudnn" #name);                              \
     if (!table.name)                                                                               \
@@ -68,7 +50,7 @@ const RtCudnn *rt_cudnn(void)
 #undef X
     } else
 #endif
-        load(file && *file ? file : NULL);
+        load(file);
     loaded = true;
     if (table.GetVersion() < OLDEST || table.GetVersion() >= 100000)
         rt_fail(RT_EXIT_FAIL, "cuDNN %s is here, wanted is 9.16 to 9.99" HINT, rt_cudnn_version());

@@ -17,6 +17,35 @@ export CI=1 OMP_NUM_THREADS=2 RT_CUDA_CACHE=none
 ok() { echo "ok cuda/cudnn/$1"; }
 bad() { echo "not ok cuda/cudnn/$1: $2"; }
 
+# ---- where libraries are looked for --------------------------------------------------------------
+
+# found NAME WANTED FILE...: what test_library says with these libraries in home, all but `good` damaged
+found() {
+    local name=$1 wanted=$2 said file; shift 2
+    rm -rf home; mkdir -p home/lib64 home/lib home/path
+    for file in "$@"; do
+        if [ "${file##*=}" = good ]; then cp good.so "home/${file%=good}/libgradcc_test.so.9"
+        else echo damaged > "home/$file/libgradcc_test.so.9"; fi
+    done
+    said=$(LD_LIBRARY_PATH=$work/home/path CUDA_HOME=$work/home ./test_library libgradcc_test.so.9)
+    case $said in "$wanted"*) ok "library-$name" ;; *) bad "library-$name" "$said" ;; esac
+}
+if { "$root/tests/cudasim/cc.sh" -w -o test_library "$here/test_library.cu" "$root/runtime/cuda/library.cu" &&
+     echo 'int good;' | "${CC:-gcc}" -shared -fPIC -x c -o good.so -; } > library.log 2>&1; then
+    found none 'libgradcc_test.so.9: cannot open'
+    found lib64 open lib64=good
+    found lib open lib=good
+    found path open path=good lib64
+    found behind-damaged open path lib64 lib=good
+    found damaged "$work/home/lib64/libgradcc_test.so.9: " lib64
+    found damaged-first "$work/home/path/libgradcc_test.so.9: " path lib
+    found damaged-last "$work/home/lib/libgradcc_test.so.9: " lib
+    said=$(./test_library libgradcc_test.so.9 "$work/good.so")
+    [ "$said" = open ] && ok library-file || bad library-file "$said"
+else
+    bad library "$(grep -m1 -E 'error|undefined' library.log)"
+fi
+
 # ---- the real library ----------------------------------------------------------------------------
 
 nvcc=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)}
@@ -85,7 +114,7 @@ if [ -z "$libraries" ]; then
 elif [ ! -e "$cuda/lib64/stubs/libcuda.so" ]; then
     echo "skip cuda/cudnn/plans: no CUDA toolkit here (libcuda.so of its stubs)"
 elif ! { stand_in && "$root/tests/cudasim/cc.sh" -Wno-missing-field-initializers -o plans "$here/test_cudnn.cu" \
-             "$root"/runtime/cuda/{attention_cudnn,cudnn,cudnn_graph}.cu; } > plans.log 2>&1; then
+             "$root"/runtime/cuda/{attention_cudnn,cudnn,cudnn_graph,library}.cu; } > plans.log 2>&1; then
     bad plans "$(grep -m1 -E 'error|undefined' plans.log)"
 else
     for library in $libraries; do
