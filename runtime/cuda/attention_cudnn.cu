@@ -2,9 +2,9 @@
  *
  * In: RT_ATTENTION=own|cudnn, or what the checkpoint says; the shapes that a model's .rooms names.
  * Out: a plan for each shape that cuDNN takes, made before the first step, since its work space is
- * part of the one allocation; all other shapes stay with the own kernels. The one idea: forward and
- * backward of both agree on what is kept between them (y, and lse as a natural logarithm, fp32, one
- * for each query), so either may be cuDNN's alone.
+ * part of the one allocation; all other shapes, and those behind the first 64 plans, stay with the
+ * own kernels. The one idea: forward and backward of both agree on what is kept between them (y,
+ * and lse as a natural logarithm, fp32, one for each query), so either may be cuDNN's alone.
  *
  * Plans are cuDNN's first proposal, not timed: the same version on the same kind of GPU proposes
  * the same, so the version is all that a checkpoint keeps.
@@ -18,11 +18,12 @@ enum { PLANS = 64, HEAD_MOST = 128 };
 static struct {
     cudnnHandle_t handle;
     RtCudnnPlan plans[PLANS];
-    int n, oldest;
-    bool wide;      /* calls in fp32 or fp64 came, which cuDNN does not take */
-    char taken[48]; /* who computed it in the checkpoint's run; "": not known */
-    char text[64];  /* of rt_attention_text */
-    char line[320]; /* of rt_attention_line */
+    int n;
+    bool told, many; /* warned: operands do not lie as was planned; there are too many shapes */
+    bool wide;       /* calls in fp32 or fp64 came, which cuDNN does not take */
+    char taken[48];  /* who computed it in the checkpoint's run; "": not known */
+    char text[64];   /* of rt_attention_text */
+    char line[320];  /* of rt_attention_line */
 } at;
 
 /* ---- who computes it ------------------------------------------------------------------------- */
@@ -129,6 +130,7 @@ RtCudnnKey rt_attention_key(RtType type, const RtAttention *a, bool grad)
     key.type = type;
     key.causal = a->causal;
     key.grad = grad;
+    key.rising = a->scale > 0;
     heads_key(key.step[RT_CUDNN_Q], &a->q, a, a->H, a->T, a->D);
     heads_key(key.step[RT_CUDNN_K], &a->k, a, of_keys, a->S, a->D);
     heads_key(key.step[RT_CUDNN_V], &a->v, a, of_keys, a->S, a->E);
@@ -143,7 +145,7 @@ RtCudnnKey rt_attention_key(RtType type, const RtAttention *a, bool grad)
 }
 
 /* Why cuDNN is not even asked, or NULL. */
-static const char *unfit(const RtCudnnKey *key, double scale)
+static const char *unfit(const RtCudnnKey *key)
 {
     if (key->B < 1 || key->H < 1 || key->T < 1 || key->S < 1)
         return "there is nothing to compute";
@@ -151,7 +153,7 @@ static const char *unfit(const RtCudnnKey *key, double scale)
         return "heads are no multiple of 8 up to 128";
     if (key->causal && key->T != key->S)
         return "queries and keys differ in number under a causal mask";
-    if (!(scale > 0))
+    if (!key->rising)
         return "the scale is not above 0";
     for (int i = 0; i <= (key->grad ? RT_CUDNN_D_V : RT_CUDNN_Y); i++)
         for (int j = 0; j < 3; j++)
@@ -173,10 +175,27 @@ static void handle_open(void)
                 rt_cudnn_version(), rt_cudnn()->GetErrorString(status));
 }
 
-/* A new plan, in place of the oldest where there are too many. */
+/* Where a new one goes, in place of one that cuDNN does not compute if there is no room. One that
+   it does stays: a graph that was recorded may hold its kernels. NULL: all are such. */
+static RtCudnnPlan *place_new(void)
+{
+    if (at.n < PLANS)
+        return &at.plans[at.n++];
+    for (int i = 0; i < PLANS; i++)
+        if (!at.plans[i].plan)
+            return &at.plans[i];
+    if (!at.many)
+        rt_warn("attention comes in more than %d shapes: own kernels compute the others",
+                (int)PLANS);
+    at.many = true;
+    return NULL;
+}
+
 static RtCudnnPlan *plan_new(const RtCudnnKey *key, const char *why)
 {
-    RtCudnnPlan *plan = &at.plans[at.n < PLANS ? at.n++ : at.oldest++ % PLANS];
+    RtCudnnPlan *plan = place_new();
+    if (!plan)
+        return NULL;
     if (plan->n_made > 0)
         rt_cudnn_free(plan);
     memset(plan, 0, sizeof *plan);
@@ -196,9 +215,9 @@ const RtCudnnPlan *rt_attention_plan(RtType type, const RtAttention *a, bool gra
     for (int i = 0; i < at.n; i++)
         if (memcmp(&at.plans[i].key, &key, sizeof key) == 0)
             return at.plans[i].plan ? &at.plans[i] : NULL;
-    const char *why = is_cudnn() ? unfit(&key, a->scale) : "own kernels were chosen";
+    const char *why = is_cudnn() ? unfit(&key) : "own kernels were chosen";
     RtCudnnPlan *plan = plan_new(&key, why);
-    if (why)
+    if (why || !plan)
         return NULL;
     handle_open();
     rt_cudnn_plan(plan, (RtCudnnTarget){ at.handle, NULL });
@@ -213,8 +232,8 @@ void rt_attention_close(void)
     if (at.handle)
         (void)rt_cudnn()->Destroy(at.handle);
     at.handle = NULL;
-    at.n = at.oldest = 0;
-    at.wide = false;
+    at.n = 0;
+    at.wide = at.told = at.many = false;
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
@@ -259,8 +278,15 @@ bool rt_attention_plan_run(const RtCudnnPlan *plan, const AttentionHalf *x, cons
         place[RT_CUDNN_Y] = x->to_y;
         place[RT_CUDNN_LSE] = x->to_lse;
     }
-    if (!is_aligned(place))
+    if (!is_aligned(place)) {
+        if (!at.told)
+            rt_warn(
+                "%s: attention does not start at a multiple of 16 bytes, as cuDNN wants it: own "
+                "kernels compute it",
+                stream->where ? stream->where : "a step");
+        at.told = true;
         return false;
+    }
     char *work = (char *)rt_device_work(stream, rt_attention_plan_bytes(plan));
     if (plan->key.grad)
         place[RT_CUDNN_DELTA] = work + delta_at(plan);

@@ -347,6 +347,9 @@ static void backward(Graph *g)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+/* cuDNN tells how many there are: more than the room for them, perhaps. */
+static int64_t given(int64_t n, int64_t room) { return n < room ? n : room; }
+
 /* Does cuDNN not say that results of this engine change from run to run? It does not say it of all
    that do: what rules most of it out is the form of the graph. */
 static bool repeats(Graph *g, Descriptor config)
@@ -361,7 +364,7 @@ static bool repeats(Graph *g, Descriptor config)
                                        CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
                                        &n, notes))
         return false;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < given(n, CUDNN_NUMERICAL_NOTE_TYPE_COUNT); i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
             return false;
     (void)g->lib->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
@@ -415,6 +418,7 @@ static void choose(Graph *g, RtCudnnTarget target)
               g->lib->BackendGetAttribute(ask, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS_MOST, &n, config));
     bool any = false;
+    n = given(n, CONFIGS_MOST);
     for (int64_t i = 0; i < n && !g->plan->plan && (!g->failed || any); i++) {
         g->failed = false;
         if (!repeats(g, config[i]))

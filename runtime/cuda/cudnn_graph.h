@@ -28,7 +28,7 @@ typedef struct {
     int64_t step[RT_CUDNN_D_V + 1][3]; /* b, h, t of q, k, v, y; d_y to d_v: of the gradient */
     int32_t type;                      /* RT_BF16 or RT_F16 */
     int32_t causal, grad;
-    int32_t unused; /* 0 */
+    int32_t rising; /* is the scale above 0? cuDNN takes no other */
 } RtCudnnKey;
 
 enum { RT_CUDNN_MADE = 128 }; /* descriptors of a plan, at most */

@@ -30,7 +30,7 @@ compile() {
     # shellcheck disable=SC2086
     if [ "$mode" = simulator ]; then
         ../cudasim/cc.sh -Wno-missing-field-initializers -o "$work/$1" "$1.cu" \
-            $root/runtime/cuda/{attention*,cudnn*,scatter}.cu
+            $root/runtime/cuda/{attention*,cudnn*,library,scatter}.cu
     elif [ "$work/$1" -nt "$library" ] && [ "$work/$1" -nt "$1.cu" ]; then
         return
     else
@@ -139,8 +139,19 @@ falls_back more-keys 'queries and keys differ in number under a causal mask'
 falls_back long-heads 'heads are no multiple of 8 up to 128'
 falls_back apart 'rows do not start at multiples of 16 bytes'
 falls_back negative 'the scale is not above 0'
+said=$(RT_ATTENTION=cudnn "$work/test_attention" bf16 shifted 2>&1)
+case $said in
+'test.model:1: attention does not start at a multiple of 16 bytes, as cuDNN wants it: own kernels compute it'*"
+ok shifted "*) echo "ok cuda/attention/own-shifted" ;;
+*) echo "not ok cuda/attention/own-shifted: $said" ;;
+esac
+said=$(RT_ATTENTION=cudnn "$work/test_attention" bf16 plans 2>&1 | tr '\n' ' ')
+if [ "$said" = 'attention comes in more than 64 shapes: own kernels compute the others 64 plans of 70, 64 kept ' ]; then
+    echo "ok cuda/attention/many-plans"
+else echo "not ok cuda/attention/many-plans: $said"; fi
 falls_back no-keys 'there is nothing to compute'
 falls_back packed 'cuDNN has no engine for it' CUDASIM_CUDNN=none
 falls_back packed 'no engine of cuDNN gives the same bits each time' CUDASIM_CUDNN=atomic
+falls_back packed 'no engine of cuDNN gives the same bits each time' CUDASIM_CUDNN=many
 falls_back packed 'cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED' \
     CUDASIM_FAIL=cudnnBackendFinalize:9:CUDNN_STATUS_NOT_SUPPORTED

@@ -1,7 +1,8 @@
 /* test_attention.cu -- attention on a device against the formula in double. Run by attention.sh in
  * the simulator; compiled by nvcc it runs on a GPU as well.
  *
- * Usage: attention TYPE [CASE]. For each case one line, "ok NAME bits HASH of all results", or what
+ * Usage: attention TYPE [CASE], or attention TYPE plans: of cuDNN for more shapes than it keeps.
+ * For each case one line, "ok NAME bits HASH of all results", or what
  * is wrong; where RT_ATTENTION is set, with who computed it. Outputs lie between values that must
  * stay as they are.
  */
@@ -102,8 +103,8 @@ static void draw_all(Tensor *x, double size)
 
 /* How heads lie. PACKED: q, k, v are parts of [B][T][3][H][D]; TOKENS: [B][T][H][D]; HEADS:
    [B][H][T][D]; APART: the same with 3 values between rows, from an odd place on; ALIKE: TOKENS,
-   with one head of k and v in the place of all. */
-typedef enum { PACKED, TOKENS, HEADS, APART, ALIKE } Layout;
+   with one head of k and v in the place of all; SHIFTED: TOKENS from an odd place on. */
+typedef enum { PACKED, TOKENS, HEADS, APART, ALIKE, SHIFTED } Layout;
 
 typedef struct {
     const char *name;
@@ -142,9 +143,11 @@ static const Case cases[] = {
     { "negative", 1, 2, 70, 70, 64, 64, true, TOKENS, -0.3, 1 },
     { "no-keys", 1, 2, 20, 0, 64, 64, true, HEADS, 0, 1 },
     { "no-queries", 1, 2, 0, 20, 64, 64, false, HEADS, 0, 1 },
+    { "shifted", 1, 2, 20, 20, 64, 64, true, SHIFTED, 0, 1 },
     { "no-heads", 1, 0, 20, 20, 64, 64, false, HEADS, 0, 1 },
 };
 
+static bool is_odd(Layout layout) { return layout == APART || layout == SHIFTED; }
 static ptrdiff_t group_of(const Case *c) { return c->group > 0 ? c->group : 1; }
 
 /* of: that many heads; alike: one lies in the place of all. rows: T or S. */
@@ -152,8 +155,8 @@ static Tensor heads(const Case *c, RtType type, ptrdiff_t of, ptrdiff_t rows, pt
                     bool alike, Layout layout)
 {
     const ptrdiff_t B = c->B, H = alike ? 1 : of, row = layout == APART ? depth + 3 : depth;
-    Tensor x = tensor(type, B * H * rows * row + (layout == APART));
-    x.at = layout == APART;
+    Tensor x = tensor(type, B * H * rows * row + is_odd(layout));
+    x.at = is_odd(layout);
     x.step = layout == HEADS || layout == APART ? (RtHeads){ H * rows * row, rows * row, row }
                                                 : (RtHeads){ rows * H * row, row, H * row };
     if (alike)
@@ -411,7 +414,7 @@ static void run(const Case *c, RtType type)
     Tensor *in[] = { &x.q, &x.k, &x.v, &x.d_y }, *out[] = { &x.y, &x.lse, &x.d_q, &x.d_k, &x.d_v };
     for (int i = 0; i < 4; i++)
         draw_all(in[i], i == 0 ? c->size : 1);
-    if (c->layout == APART) /* elsewhere what is not written is found by the simulator */
+    if (is_odd(c->layout)) /* elsewhere what is not written is found by the simulator */
         for (int i = 0; i < 5; i++)
             copy(*out[i], true);
     if (c->layout == PACKED) /* the last part has the host's copy of all three */
@@ -424,13 +427,40 @@ static void run(const Case *c, RtType type)
     for (ptrdiff_t i = 0; i < c->B * of_keys; i++)
         check_head(c, &x, scale, i / of_keys, i % of_keys);
     compare_gaps(c, "y", &x.y, NULL, NULL);
-    for (int i = 2; i < 5 && c->layout == APART; i++)
+    for (int i = 2; i < 5 && is_odd(c->layout); i++)
         compare_gaps(c, "a gradient", out[i], NULL, NULL);
     hash = 14695981039346656037u;
     for (int i = 0; i < (c->layout == PACKED ? 3 : 5); i++)
         add_hash(out[i]);
     all_free(c, x);
     work_close();
+}
+
+/* Plans of 16 bits for many shapes: those that were made first stay, and the sign of a scale has a
+   plan of its own. */
+static int many_plans(RtType type)
+{
+    enum { FIRST = 8, SHAPES = 70 };
+    const RtCudnnPlan *plan[SHAPES];
+    const RtHeads step = { 8 * 512, 8, 8 };
+    RtAttention a = { .B = 1, .H = 1, .D = 8, .E = 8, .group = 1, .causal = true };
+    int made = 0, kept = 0;
+    a.q = a.k = a.v = a.y = step;
+    for (int i = -3; i < SHAPES; i++) { /* own kernels do the first three */
+        a.T = a.S = FIRST + (i < 0 ? 0 : i);
+        a.scale = i < 0 ? i : 1;
+        const RtCudnnPlan *now = rt_attention_plan(type, &a, false);
+        if (i < 0 && now)
+            return printf("a plan for a scale below 0\n"), 1;
+        if (i >= 0)
+            plan[i] = now;
+        made += now != NULL;
+    }
+    for (int i = 0; i < SHAPES; i++) {
+        a.T = a.S = FIRST + i;
+        kept += plan[i] && rt_attention_plan(type, &a, false) == plan[i];
+    }
+    return printf("%d plans of %d, %d kept\n", made, (int)SHAPES, kept), rt_attention_close(), 0;
 }
 
 int main(int argc, char **argv)
@@ -441,6 +471,8 @@ int main(int argc, char **argv)
     while (type < 3 && argc > 1 && strcmp(names[type], argv[1]) != 0)
         type++;
     stream_open();
+    if (argc > 2 && strcmp(argv[2], "plans") == 0)
+        return many_plans(types[type]);
     for (const Case &c : cases) {
         if (argc > 2 && strcmp(argv[2], c.name) != 0)
             continue;

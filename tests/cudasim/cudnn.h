@@ -47,7 +47,7 @@ typedef struct { /* a graph, read out of its descriptors */
 } DnGraph;
 
 /* One engine repeats its results, the other adds up in any order. */
-enum { DN_ENGINE_ATOMIC = 0, DN_ENGINE = 5 };
+enum { DN_ENGINE_ATOMIC = 0, DN_ENGINE = 5, DN_ENGINES = 20 };
 
 /* cudnn_desc.cc */
 DnDescriptor *dn_get(cudnnBackendDescriptor_t descriptor, int type); /* or a report */
@@ -60,8 +60,8 @@ cudnnStatus_t dn_wrong(cudnnStatus_t status, const char *why);    /* kept as the
 cudnnStatus_t dn_tensor(const DnDescriptor *d, DnTensor *to);
 cudnnStatus_t dn_check_op(const DnDescriptor *d); /* do its tensors go together? */
 cudnnStatus_t dn_graph(const DnDescriptor *graph, DnGraph *to);
-/* Engines for a graph, at most 2; work_bytes: what they work in. */
-int dn_engines(const DnGraph *g, int64_t engine[2], int64_t *work_bytes);
+/* Engines for a graph; work_bytes: what they work in. */
+int dn_engines(const DnGraph *g, int64_t engine[DN_ENGINES], int64_t *work_bytes);
 bool dn_setting(const char *name); /* is it that of CUDASIM_CUDNN? */
 
 /* cudnn_run.cc */

@@ -300,7 +300,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 static cudnnStatus_t give_configs(const DnDescriptor *d, int64_t most, int64_t *count, void **to)
 {
     DnGraph graph;
-    int64_t engine[2], work_bytes;
+    int64_t engine[DN_ENGINES], work_bytes;
     (void)dn_graph(
         dn_part(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR),
         &graph);
@@ -313,14 +313,14 @@ static cudnnStatus_t give_configs(const DnDescriptor *d, int64_t most, int64_t *
             CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
         config->final = true;
     }
-    *count = n < most ? n : most;
+    *count = n; /* more than were asked for, as the real one */
     return CUDNN_STATUS_SUCCESS;
 }
 
 static cudnnStatus_t give_notes(const DnDescriptor *d, int64_t most, int64_t *count, int *to)
 {
-    *count = d->engine == DN_ENGINE_ATOMIC && most > 0;
-    if (*count)
+    *count = d->engine == DN_ENGINE_ATOMIC;
+    if (*count && most > 0)
         to[0] = CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     return CUDNN_STATUS_SUCCESS;
 }

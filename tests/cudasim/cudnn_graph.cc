@@ -17,8 +17,9 @@
 bool dn_setting(const char *name)
 {
     const char *value = getenv("CUDASIM_CUDNN");
-    if (value && strcmp(value, "old") && strcmp(value, "none") && strcmp(value, "atomic"))
-        cudasim_report("CUDASIM_CUDNN is old, none or atomic, not %s", value);
+    if (value && strcmp(value, "old") && strcmp(value, "none") && strcmp(value, "atomic")
+        && strcmp(value, "many"))
+        cudasim_report("CUDASIM_CUDNN is old, none, atomic or many, not %s", value);
     return value && strcmp(value, name) == 0;
 }
 
@@ -275,7 +276,7 @@ static bool fits(const DnTensor *t)
            && t->dim[along] % 8 == 0 && t->dim[along] <= 128 && t->align >= 16;
 }
 
-int dn_engines(const DnGraph *g, int64_t engine[2], int64_t *work_bytes)
+int dn_engines(const DnGraph *g, int64_t engine[DN_ENGINES], int64_t *work_bytes)
 {
     const Kind kind = kind_of(g);
     *work_bytes = 256;
@@ -290,7 +291,9 @@ int dn_engines(const DnGraph *g, int64_t engine[2], int64_t *work_bytes)
             if (t.hidden && t.type == CUDNN_DATA_FLOAT && t.dim[3] > 1)
                 *work_bytes = std::max(*work_bytes, 256 + 2 * elements(&t));
         }
-    engine[0] = DN_ENGINE_ATOMIC;
+    std::fill(engine, engine + DN_ENGINES, (int64_t)DN_ENGINE_ATOMIC);
+    if (dn_setting("atomic") || dn_setting("many"))
+        return dn_setting("many") ? (int)DN_ENGINES : 1;
     engine[1] = DN_ENGINE;
-    return dn_setting("atomic") ? 1 : 2;
+    return 2;
 }
