@@ -85,7 +85,8 @@ cublasStatus_t rt_plan_call(const RtPlan *plan, const cublasLtMatmulAlgo_t *algo
                             const void *a, const void *b, bool add, RtStream *stream);
 bool rt_plan_set_bias(RtPlan *plan, const void *bias);
 bool rt_plan_set_x(RtPlan *plan, const void *x);
-/* Descriptors; rows: without the bias. false: the library has no such product. */
+/* Descriptors; rows: without the bias. false: the library has no such product, or there is no room
+   to round its bias in. */
 bool rt_plan_describe(RtPlan *plan, bool rows);
 /* The library's algorithms for a plan as it is described, its own first choice first; how many. */
 int rt_plan_algorithms(const RtPlan *plan, cublasLtMatmulHeuristicResult_t *found, int cap);
@@ -114,7 +115,8 @@ double rt_epilogue_seconds(const RtProduct *q, bool fused, const RtProductsSetup
 typedef enum { RT_EPILOGUES_PROBE, RT_EPILOGUES_ON, RT_EPILOGUES_OFF } RtEpilogues;
 RtEpilogues rt_epilogues(void); /* RT_CUDA_EPILOGUE */
 /* Is the plan's epilogue used? product: the same without it. setup NULL: nothing may be tried.
-   budget: seconds for measurements, 0 = none. true: measured. */
+   budget: seconds for measurements, 0 = none. true: it was asked with a budget, so that the answer
+   is one to keep, though it may have come without a measurement (it has none, or two kernels). */
 bool rt_epilogue_choose(RtPlan *plan, RtPlan *product, const RtProductsSetup *setup, double budget);
 /* "GELU of bf16 -> bf16, ...: in the product, one kernel" */
 const char *rt_epilogue_line(const RtPlan *plan, char text[2 * RT_PRODUCT_TEXT]);

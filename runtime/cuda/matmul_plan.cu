@@ -240,7 +240,7 @@ bool rt_plan_describe(RtPlan *plan, bool rows)
     const RtProduct *q = &plan->key;
     plan_free(plan);
     plan->rows = rows && q->bias;
-    const bool good = describe_op(plan)
+    const bool good = (rows || bias_bytes(q) <= at.bias_bytes) && describe_op(plan)
                       && describe_matrix(&plan->a, q->in, q->ta ? q->k : q->m, q->ta ? q->m : q->k,
                                          q->lda, q->batch, q->step_a)
                       && describe_matrix(&plan->b, q->in, q->tb ? q->n : q->k, q->tb ? q->k : q->n,
@@ -312,8 +312,7 @@ static bool plan_adopt(RtPlan *plan, const RtChoices *from)
         plan->apart = true;
         return true;
     }
-    if (!choice || told || (!choice->rows && bias_bytes(&plan->key) > at.bias_bytes)
-        || !rt_plan_describe(plan, choice->rows))
+    if (!choice || told || !rt_plan_describe(plan, choice->rows))
         return false;
     if (rt_lt()->MatmulAlgoCheck(at.handle, plan->op, plan->b, plan->a, plan->c, plan->c,
                                  &choice->algo, &result)
@@ -333,8 +332,7 @@ static bool plan_choose(RtPlan *plan, double budget, const RtStream *stream)
     cublasLtMatmulHeuristicResult_t found[RT_ALGORITHMS];
     const int cap = budget > 0 ? RT_ALGORITHMS : 1;
     int n = 0, best = -1;
-    const bool fused = plan->key.bias && bias_bytes(&plan->key) <= at.bias_bytes;
-    for (int rows = fused ? 0 : 1; rows < 2 && n == 0; rows++)
+    for (int rows = plan->key.bias ? 0 : 1; rows < 2 && n == 0; rows++)
         n = rt_plan_describe(plan, rows) ? rt_plan_algorithms(plan, found, cap) : 0;
     if (n == 0) {
         char name[RT_PRODUCT_TEXT];

@@ -52,6 +52,7 @@ run tf32 "fp32 by TF32" sizes RT_TEST_TF32=1
 run streams "ok sizes" sizes CUDASIM_STREAMS=early
 run stored "ok stored" stored
 run copied "ok copied" copied
+run wide-bias "ok wide_bias" wide_bias RT_CUDA_EPILOGUE=on
 
 # Measured at start, kept on disk, and found there by the next start.
 tune="RT_CUDA_TUNE=on RT_TEST_SCRATCH=1000000 RT_CUDA_CACHE=$work/cache"
