@@ -52,6 +52,8 @@ run tf32 "fp32 by TF32" sizes RT_TEST_TF32=1
 run streams "ok sizes" sizes CUDASIM_STREAMS=early
 run stored "ok stored" stored
 run copied "ok copied" copied
+run epilogue-uncounted "its kernels cannot be counted" defaults \
+    CUDASIM_FAIL="$(printf 'cudaGraphGetNodes:%d:cudaErrorUnknown,' {1..16} | sed 's/,$//')"
 run wide-bias "ok wide_bias" wide_bias RT_CUDA_EPILOGUE=on
 
 # Measured at start, kept on disk, and found there by the next start.
@@ -72,6 +74,7 @@ run cache-none "3 shapes, 3 timed" sizes $tune RT_CUDA_CACHE=none
 : > "$work/blocked"
 run cache-no-folder "will be timed at the next start again" sizes $tune RT_CUDA_CACHE="$work/blocked/x"
 run scratch-small "cuBLASLt 13" sizes $tune RT_TEST_SCRATCH=9000 RT_CUDA_CACHE=none
+run epilogue-no-scratch "in the product, one kernel; no memory to time it in" defaults $tune RT_TEST_SCRATCH=9000 RT_CUDA_CACHE=none
 }
 # Two starts at once leave a whole file.
 rm -rf "$work/cache"

@@ -251,6 +251,7 @@ static RtRooms note(void)
     RtRooms rooms = { .device = 0 };
     rt_room_matmul(&rooms, RT_F32, RT_F32, (RtMatmul){ .m = 64, .n = 48, .k = 32 });
     rt_room_matmul(&rooms, RT_F32, RT_F32, (RtMatmul){ .m = 64, .n = 48, .k = 32, .add = true });
+    rt_room_epilogue(&rooms, RT_GELU);
     rt_room_matmul(&rooms, RT_BF16, RT_BF16,
                    (RtMatmul){ .m = 128, .n = 512, .k = 64, .tb = true, .bias = &rooms });
     rt_room_matmul(&rooms, RT_F16, RT_F32, (RtMatmul){ .m = 32, .n = 40, .k = 96, .ta = true });
@@ -269,7 +270,7 @@ static void open(void)
     setup.scratch = setup.scratch_bytes ? rt_place_alloc(setup.scratch_bytes, "a test") : NULL;
     setup.tf32 = getenv("RT_TEST_TF32") != NULL;
     rt_products_open(&setup);
-    fprintf(stderr, "products %s\n", rt_products_line());
+    fprintf(stderr, "products %s\n%s", rt_products_line(), rt_epilogues_text());
 }
 
 /* The choices of a run, taken back by another one, are the same; and so is its text. */
