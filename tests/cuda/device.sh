@@ -7,7 +7,9 @@
 #   RESULTS=$BUILD/device-report  where each part leaves NAME.txt, and NAME.done when it went well; a
 #                            part that is done is not run again, so that a run that was cut goes on
 #   OUT=FOLDER               gets report.md and device-report.tgz, which holds RESULTS, behind each part
-#   LIMIT=470                seconds for all of it; a part that does not fit is cut or left out
+#   LIMIT=470                seconds for all of it. Parts may take 1340 in all: they run in the order of
+#                            their importance, one that does not end in time is cut and later ones are
+#                            left out; a second call goes on with those that are not done
 #   SLOWER=1                 so many times as long for each part and for all of it
 #   DEVICE=cuda              simulator: a rehearsal without a GPU, at toy sizes, with more time
 #   DEVICE_SMALL=1           toy sizes on a GPU

@@ -34,6 +34,22 @@ $then"; then
 ratio fp32 1.15
 ratio bf16 1.05
 ratio fp16 1.05
+# With epilogues all is there that they do not do, what counts for losses and metrics, too.
+"$g" -w --target=cuda --explain=traffic --dims B=8 tests/run/gpt.model > "$work/gpt.txt"
+why=$(awk '
+    /^these are left out: / {
+        later = 1
+        sub(/^these are left out: /, ""); sub(/\.$/, "")
+        n = split($0, out, ", ")
+    }
+    /^k[0-9]/ && !later { times[$1] = $2; counts += $1 ~ /_count_/ }
+    /^k[0-9]/ && later && !/, besides/ { rest += $2 }
+    /^In a micro-step/ { launches[later + 0] = $4 }
+    END {
+        for (i = 1; i <= n; i++) gone += times[out[i]]
+        if (!n || !counts || launches[0] - gone + rest != launches[1])
+            printf "%d of %d launches, %d gone, %d instead", launches[1], launches[0], gone, rest
+    }' "$work/gpt.txt") && [ -z "$why" ] && ok traffic-epilogues || bad traffic-epilogues "$why"
 if "$g" --explain=traffic models/gpt2.model > "$work/said" 2>&1; then
     bad traffic-target "goes without --target=cuda"
 elif grep -q -- '--target=cuda' "$work/said"; then
