@@ -54,6 +54,12 @@ known bent 0 0 'max(gelu(x), -0.1)'
 known scaled 0 0 '2 * gelu(x)'
 known dropped 1 0 'dropout(gelu(x), 0.1)' # there is no dropout in the evaluation
 known sixty-four 0 0 'gelu(x)' --precision=fp64
+# The last step that writes its argument is a loop.
+printf '%s\n' 'const D = 16, L = 2' 'batch B' 'model m(x: [B, D], y: [B, D]) {' '    h : linear[D, D] * L' '    z = x' \
+    '    for i in 0..L { z = h[i](z) }' '    loss = mean((gelu(z) - y)^2)' '}' > looped.model
+if "$GRADCC" -w --target=cuda --emit=cuda looped.model -o looped.cu 2> looped.err && ! grep -q 'rt_epilogue_gelu' looped.cu
+then ok known-looped
+else bad known-looped "$(head -n 1 looped.err) $(grep -c rt_epilogue_gelu looped.cu)"; fi
 
 # ---- values ------------------------------------------------------------------------------------
 
