@@ -93,7 +93,8 @@ static const char taken_options[] =
     "drop_every drop_at drop_factor pct_start div_factor final_div_factor weight_decay clip "
     "clip_value ema loss_scale scale_interval scale_growth scale_backoff nonfinite max_skips eval "
     "save keep log seed out resume checkpoint prompt tokens temperature top_k threads device "
-    "tf32 dry_run plan force replay trace help version";
+    "tf32 dry_run plan force replay trace help version rank world_size local_rank rendezvous comm "
+    "comm_dtype interface comm_timeout rendezvous_timeout tree bucket comm_check";
 
 enum { NUMBERS_MAX = 16 }; /* as many as rt.h has room for */
 

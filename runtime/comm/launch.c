@@ -39,7 +39,8 @@ static int number_of(const char *name, const char *text, int lo, int hi)
     errno = 0;
     const long n = strtol(text, &end, 10);
     if (!isdigit((unsigned char)*text) || *end || errno || n < lo || n > hi)
-        rt_fail(RT_EXIT_USAGE, "%s=%s: wants a whole number from %d to %d", name, text, lo, hi);
+        rt_fail(RT_EXIT_USAGE, "%s%s%s: wants a whole number from %d to %d", name,
+                name[0] == '-' ? " HOST:" : "=", text, lo, hi);
     return (int)n;
 }
 

@@ -26,6 +26,7 @@ static struct {
     Line main, watch;
     RtLaunch launch;
     double silence;
+    bool told; /* this rank has said itself why it ends */
     char text[128], own[64];
 } store = { .main = NO_LINE, .watch = NO_LINE };
 
@@ -42,8 +43,10 @@ __attribute__((noreturn)) static void end_job(const char *answer)
 {
     char *text;
     const long code = strtol(answer, &text, 10);
-    rt_tell(text + (*text == ' '));
-    rt_report_failure(text + (*text == ' '));
+    if (!store.told) {
+        rt_tell(text + (*text == ' '));
+        rt_report_failure(text + (*text == ' '));
+    }
     rt_store_linger();
     _exit(code > 0 && code < 256 ? (int)code : RT_EXIT_STALL);
 }
@@ -258,6 +261,7 @@ void rt_store_beat(int64_t at)
 void rt_store_fail(int exit_code, const char *text)
 {
     char *value = rt_printf("%d %s", exit_code, text);
+    store.told = true;
     if (store.watch.fd >= 0)
         (void)send_frame(&store.watch, STORE_FAIL, "", value, strlen(value) + 1, rt_now() + 1);
     rt_free(value);

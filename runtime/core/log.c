@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "run.h"
+#include "comm/comm.h"
 
 enum { LINE = 4096 };
 
@@ -58,8 +58,8 @@ static bool is_set(const char *variable)
 static bool terminal_is_live(void)
 {
     const char *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !is_set("CI") && !is_set("NO_COLOR") && term && *term
-           && strcmp(term, "dumb") != 0;
+    return rt_ranks() == 1 && isatty(STDOUT_FILENO) && !is_set("CI") && !is_set("NO_COLOR") && term
+           && *term && strcmp(term, "dumb") != 0;
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */

@@ -241,6 +241,19 @@ bool rt_option_given(const RtModel *m, const RtOptions *o, const char *name)
     return i >= 0 && o->given[i];
 }
 
+/* Of several ranks. */
+static bool is_of_ranks(const char *name)
+{
+    static const char *const names[] = { "rank",       "world-size",   "local-rank",
+                                         "rendezvous", "comm",         "comm-dtype",
+                                         "interface",  "comm-timeout", "rendezvous-timeout",
+                                         "tree",       "bucket",       "comm-check" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 bool rt_option_applies(const RtModel *m, const RtOption *row)
 {
     const char *name = row->name;
@@ -248,7 +261,7 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return false;
     if (strcmp(name, "device") == 0 || strcmp(name, "tf32") == 0)
         return !rt_place_is_host();
-    if (strcmp(name, "tree") == 0)
+    if (is_of_ranks(name))
         return rt_place_is_host();
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
@@ -269,8 +282,8 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
                 "--%s: %s was compiled for processors\nhint: for GPUs compile again: gradcc "
                 "--target=cuda %s",
                 name, m->name, m->source);
-    if (strcmp(name, "tree") == 0)
-        rt_fail(RT_EXIT_USAGE, "--tree: sums of programs for GPUs have an order of their own");
+    if (is_of_ranks(name))
+        rt_fail(RT_EXIT_USAGE, "--%s: programs for GPUs run on one rank as yet", name);
     if (clips || strcmp(name, "clip-value") == 0)
         rt_fail(
             RT_EXIT_USAGE,
@@ -680,10 +693,11 @@ __attribute__((noreturn)) static void fail_divide_ranks(const RtTrain *t)
     const int64_t micro = rt_micro_steps(t), parts = micro * rt_ranks();
     const int64_t down = t->batch / parts * parts;
     rt_fail(RT_EXIT_USAGE,
-            "batch = %lld does not divide into %lld micro-step%s on each of %d ranks\nhint: batch "
+            "batch = %lld does not divide into %lld micro-step%s on each of %d rank%s\nhint: batch "
             "%lld or %lld",
             (long long)t->batch, (long long)micro, micro == 1 ? "" : "s", rt_ranks(),
-            (long long)(down > 0 ? down : parts), (long long)(down + parts));
+            rt_ranks() == 1 ? "" : "s", (long long)(down > 0 ? down : parts),
+            (long long)(down + parts));
 }
 
 static void check_nonfinite(const RtOptions *o)

@@ -404,7 +404,10 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
 {
     RtState *state = t->run->state;
     const char *bad = rt_keep(rt_bad_parameters(t->run)), *dir = save_capsule(t, state, s, means);
+    const char *report = rt_replay_report(t->run); /* a step again, on all ranks */
     rt_comm_barrier(rt_comm_world(), "the state before the step");
+    while (rt_rank() > 0) /* rank 0 tells, and ends all */
+        rt_comm_barrier(rt_comm_world(), "the end");
     const char *again = dir ? rt_keep(rt_printf("\nhint: %s --replay %s runs that step again; "
                                                 "--trace prints every value",
                                                 shell_word(t->o->program), shell_word(dir)))
@@ -416,7 +419,7 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
             "the parameters are as before the step; %s%s\n%s\nhint: a lower --lr, a longer "
             "--warmup; log, sqrt or division at 0 in the model%s",
             step, means->loss, bad, skips, dir ? "saved in " : "nothing was saved", dir ? dir : "",
-            rt_replay_report(t->run), again);
+            report, again);
 }
 
 /* Of skipped updates the first of a row is kept, for at most a hundredth of the time. */
@@ -537,8 +540,10 @@ static void prepare(Train *t)
     }
     const int use = RT_USE_TRAIN | (o->train.eval_every > 0 ? RT_USE_EVAL : 0);
     rt_memory_check(m, o, t->data, use);
-    if (o->dry_run)
+    if (o->dry_run) {
+        rt_comm_close();
         exit(rt_end(0));
+    }
 
     t->run = rt_run_create(m, o, t->data, use);
     t->run->state->check = o->trace ? rt_check_create(t->run, true) : NULL;
@@ -594,6 +599,11 @@ static int train(const RtModel *m, RtOptions *o)
         rt_fail(RT_EXIT_USAGE, "%s has no loss to train on", m->name);
     if (o->comm_check)
         return rt_comm_check();
+    if (rt_ranks() > 1 && (o->trace || strcmp(o->replay, "none") != 0))
+        rt_fail(RT_EXIT_USAGE,
+                "--%s looks at the values of one process\nhint: run it on one rank: a "
+                "replay takes what several have saved, with --accumulate as many times as large",
+                o->trace ? "trace" : "replay");
     if (strcmp(o->replay, "none") != 0)
         return rt_do_replay(m, o);
     Train t = { .m = m, .o = o, .best_step = -1, .validated = -1, .saved = -1 };

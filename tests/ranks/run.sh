@@ -45,6 +45,14 @@ begun() {
         sleep 0.1
     done
 }
+# wrong NAME CODE TEXT VARIABLE... -- OPTION...: one process, with these variables and options
+wrong() {
+    local name=$1 code=$2 text=$3 vars=(); shift 3
+    while [ "$1" != -- ]; do vars+=("$1"); shift; done
+    shift
+    timeout 30 env "${vars[@]}" ./gpt --data input.txt --dims T=24 --out none "$@" > "$name.log" 2>&1; codes=" $?"
+    says "$name" "$code" "$name.log" "$text"
+}
 # same NAME FOLDER FOLDER: parameters after the last step agree to 1e-12
 same() {
     local found
@@ -171,6 +179,26 @@ for name in terminated interrupted; do
     [ -e $name/step-*/manifest.json ] && ok $name-saved || bad $name-saved "$(cat $name.0.log)"
 done
 
+# ---- one message ----------------------------------------------------------------------------------
+
+if [ $have_mpi ]; then
+    mpi dry 2 $run --out none --dry-run
+    says dry-run 0 dry.log 'batch    12 samples per update = 2 ranks with 1 micro-step of 6'
+    grep -q error dry.log && bad dry-run-quiet "$(grep error dry.log)" || ok dry-run-quiet
+fi
+gloo no-file 2 $run --out none --data nofile
+for r in 0 1; do
+    [ "$(grep -c 'error: ' no-file.$r.log)" = 1 ] && ok no-file-$r || bad no-file-$r "$(cat no-file.$r.log)"
+done
+gloo trace 2 $run --out none --trace
+says trace "2 2" trace.1.log '[rank 1] error: --trace looks at the values of one process'
+gloo replay 2 $run --out none --replay auto
+says replay "2 2" replay.0.log 'error: --replay looks at the values of one process'
+gloo nonfinite 2 ./tree --data input.txt --steps 8 --batch 8 --eval 0 --dims T=24 --out nonfinite --lr 1e30 --warmup 0
+says nonfinite-0 "1 1" nonfinite.0.log 'saved in nonfinite/crash'
+says nonfinite-1 "1 1" nonfinite.1.log '[rank 1] error: rank 0 (' 'saved in nonfinite/crash'
+wrong port-number 2 '--rendezvous HOST:99999: wants a whole number from 1 to 65535' -- --world-size 2 --rank 0 --rendezvous a:99999
+
 # ---- strangers at the store -----------------------------------------------------------------------
 
 # A job runs; another one that is sent to its address is turned away, and the first goes on.
@@ -233,10 +261,12 @@ if command -v torchrun > /dev/null; then
     timeout 100 torchrun --no-python --nproc-per-node 2 $run --out torch > torch.log 2>&1; codes=" $?"
     says torchrun 0 torch.log 'ranks    2, started by torchrun' 'with 2 of them on this host'
     cmp -s torch/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok torchrun-bits || bad torchrun-bits "other bits"
-    timeout 100 torchrun --no-python --nproc-per-node 2 $forever --out torchlost > torchlost.log 2>&1 & job=$!
+    timeout 200 torchrun --no-python --nproc-per-node 2 $forever --out torchlost > torchlost.log 2>&1 & job=$!
     begun torchlost
     worker=$(pgrep -f "out torchlost" | while read -r p; do grep -qz '^RANK=1$' /proc/$p/environ 2> /dev/null && echo "$p"; done | head -n 1)
-    kill -STOP "$worker"; wait $job; codes=" $?"; kill -KILL "$worker" 2> /dev/null
+    kill -STOP "$worker"
+    (sleep 15; kill -KILL "$worker" 2> /dev/null) & # torchrun would wait for it
+    wait $job; codes=" $?"
     says torchrun-stopped 1 torchlost.log "rank 1 (" "has given no sign of life" "traceback : rank 1 ("
 else
     skip torchrun "torchrun is not installed (pip install torch)"
@@ -275,14 +305,6 @@ ip netns del ${net}a 2> /dev/null; ip netns del ${net}b 2> /dev/null
 
 # ---- what is wrong before the first step -----------------------------------------------------------
 
-# wrong NAME CODE TEXT VARIABLE... -- OPTION...: one process, with these variables and options
-wrong() {
-    local name=$1 code=$2 text=$3 vars=(); shift 3
-    while [ "$1" != -- ]; do vars+=("$1"); shift; done
-    shift
-    timeout 30 env "${vars[@]}" ./gpt --data input.txt --dims T=24 --out none "$@" > "$name.log" 2>&1; codes=" $?"
-    says "$name" "$code" "$name.log" "$text"
-}
 wrong half-rank 2 'RANK is set and WORLD_SIZE is not: which of how many ranks this is' RANK=0 --
 TORCHELASTIC_ERROR_FILE=$tmp/failure.json wrong for-torchrun 2 'RANK is set and WORLD_SIZE is not' RANK=0 --
 grep -q '^{"message": {"message": "RANK is set and WORLD_SIZE is not: .*"extraInfo": {.*"timestamp": "[0-9]*"}}}$' failure.json &&
