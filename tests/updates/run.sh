@@ -91,16 +91,19 @@ launches() {
     counted "$name" "$here/net.model" "" "$@"
 }
 # counted NAME MODEL "ARGUMENTS" [gradcc options]: all launches of an update, by RT_CUDA_PROFILE, but
-# those of a bias that cuBLASLt does not add
+# those of a bias that cuBLASLt does not add; without epilogues of products, and with them
 counted() {
-    local name=$1 model=$2 arguments=$3 said took; shift 3
-    said=$("$GRADCC" --explain=traffic --target=cuda "$@" "$model" | sed -n 's/^.*: \([0-9]*\) in all\.$/\1/p')
-    # shellcheck disable=SC2086
-    RT_CUDA_EPILOGUE=off RT_CUDA_PROFILE=$name.profile ./"$name.g" $arguments --steps 3 --out none > log 2>&1
-    took=$(sed -n 's/^.*left out: \([0-9]*\) launches.*/\1/p' "$name.profile")
-    took=$((took - $(awk '/g_product_rows/ { n += $2 } END { print n + 0 }' "$name.profile")))
-    [ -n "$said" ] && [ "$said" = "$took" ] && echo "ok updates/$name-launches-in-all" ||
-        echo "not ok updates/$name-launches-in-all: $took, said are $said; $(tail -n 1 log)"
+    local name=$1 model=$2 arguments=$3 said took way; shift 3
+    "$GRADCC" --explain=traffic --target=cuda "$@" "$model" | sed -n 's/^.*: \([0-9]*\) in all\.$/\1/p' > said
+    for way in off on; do
+        [ $way = off ] && said=$(head -n 1 said) || said=$(tail -n 1 said)
+        # shellcheck disable=SC2086
+        RT_CUDA_EPILOGUE=$way RT_CUDA_PROFILE=$name.profile ./"$name.g" $arguments --steps 3 --out none > log 2>&1
+        took=$(sed -n 's/^.*left out: \([0-9]*\) launches.*/\1/p' "$name.profile")
+        took=$((took - $(awk '/g_product_rows/ { n += $2 } END { print n + 0 }' "$name.profile")))
+        [ -n "$said" ] && [ "$said" = "$took" ] && echo "ok updates/$name-launches-in-all-$way" ||
+            echo "not ok updates/$name-launches-in-all-$way: $took, said are $said; $(tail -n 1 log)"
+    done
 }
 launches sgd-clip-value -D clip_value=0.01 -D 'optimizer=sgd(lr: 0.1, momentum: 0.9, nesterov: true)' -D accumulate=3
 launches lamb-bf16 --precision=bf16 -D 'optimizer=lamb(lr: 0.02)'
