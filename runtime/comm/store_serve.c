@@ -27,11 +27,14 @@ typedef struct {
     char *body; /* key and value of it; NULL before the frame is whole */
 } Peer;
 
+#define GRACE 0.3 /* seconds */
+
 typedef struct {
     bool here, left;
     StoreHello hello;
     int64_t at;  /* exchanges begun */
     double seen; /* last sign of life; 0 = it does not beat yet */
+    double gone; /* when a connection ended; 0 = they stand */
 } Member;
 
 typedef struct Value {
@@ -295,6 +298,8 @@ static void look_for_silence(void)
     char name[160];
     for (int r = 0; server.met && r < server.launch.size; r++) {
         const Member *m = &server.member[r];
+        if (m->gone > 0 && now - m->gone > GRACE)
+            on_gone(r);
         if (m->seen > 0 && !m->left && now - m->seen > server.silence)
             fail_job(RT_EXIT_STALL,
                      "%s has given no sign of life for %.0f s: it is stopped, or its host cannot "
@@ -402,8 +407,8 @@ static void drop(int i)
     free(p->key);
     const bool watch = p->watch;
     *p = server.peer[--server.n_peers];
-    if (m && server.met)
-        on_gone(rank);
+    if (m && server.met) /* what it said before may still come by the other one */
+        m->gone = m->gone > 0 ? m->gone : rt_now();
     else if (m && !watch) { /* it may come again */
         m->here = false;
         server.n_here--;

@@ -90,7 +90,7 @@ refused where ", or CUDA_HOME that of the toolkit, with lib64 in it" sizes RT_CU
 refused no-cublaslt "it has no cublasLtCreate" sizes RT_CUBLASLT=libm.so.6
 refused old "cuBLASLt is too old: version 1.12.0" sizes CUDASIM_CUBLASLT=old
 refused not-initialized "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED" sizes CUDASIM_CUBLASLT=missing
-refused failure "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED" sizes \
+refused failure "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED" sizes RT_CUDA_EPILOGUE=off \
     CUDASIM_FAIL=cublasLtMatmul:2:CUBLAS_STATUS_EXECUTION_FAILED
 refused heuristic "cublasLtMatmulAlgoGetHeuristic: CUBLAS_STATUS_INTERNAL_ERROR" sizes \
     CUDASIM_FAIL=cublasLtMatmulAlgoGetHeuristic:2:CUBLAS_STATUS_INTERNAL_ERROR
