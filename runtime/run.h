@@ -542,6 +542,7 @@ const char *rt_check_report(const RtCheck *check);
 int rt_capsule_save(RtRun *run, const RtState *before, const RtStep *s, const RtMeans *means,
                     const char *dir);
 /* Names of parameters whose gradient is not finite, the first three; allocated. */
+uint64_t rt_place_hash(const void *at, size_t bytes); /* of what lies in the place; XXH3 */
 char *rt_bad_parameters(const RtRun *run);
 /* Runs the step to come once more, each value looked at: the report. It must not have been finite;
    what it changes this time is of no use any more. */

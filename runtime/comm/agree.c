@@ -41,18 +41,6 @@ static uint64_t hash_of_program(void)
     return XXH3_64bits_digest(&state);
 }
 
-static uint64_t hash_of_parameters(const RtRun *run)
-{
-    const size_t all = rt_params_bytes(run->model);
-    XXH3_state_t state;
-    XXH3_64bits_reset(&state);
-    for (size_t at = 0; at < all; at += RT_PLACE_WINDOW) {
-        const size_t n = all - at < RT_PLACE_WINDOW ? all - at : RT_PLACE_WINDOW;
-        XXH3_64bits_update(&state, rt_place_look((const char *)run->p + at, n), n);
-    }
-    return XXH3_64bits_digest(&state);
-}
-
 typedef struct {
     uint64_t program, data, sums, parameters;
     const char *products, *checkpoint;
@@ -81,7 +69,7 @@ static char *own_lines(const RtRun *run, const char *checkpoint)
         .program = hash_of_program(),
         .data = rt_data_hash(state->data),
         .sums = rt_buckets_hash(state->buckets),
-        .parameters = hash_of_parameters(run),
+        .parameters = rt_place_hash(run->p, rt_params_bytes(run->model)),
         .products = rt_products_name(rt_products_now()),
         .checkpoint = checkpoint ? checkpoint : "none",
         .step = state->step,

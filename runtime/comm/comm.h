@@ -50,8 +50,7 @@ int rt_net_listen(const char *interface, int *port);
 int rt_net_connect(const char *host, int port, double deadline); /* tries once */
 int rt_net_read(int fd, void *to, size_t n, double deadline);
 int rt_net_write(int fd, const void *from, size_t n, double deadline);
-const char *rt_net_peer(int fd, char text[64]); /* "10.0.0.2 port 4711" */
-const char *rt_net_own(int fd, char text[64]);  /* the same of this end, without the port */
+const char *rt_net_own(int fd, char text[64]); /* address of this end, "10.0.0.2" */
 
 /* ---- store.c --------------------------------------------------------------------------------- */
 

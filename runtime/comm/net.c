@@ -223,31 +223,14 @@ int rt_net_write(int fd, const void *from, size_t n, double deadline)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static const char *address_text(const struct sockaddr_storage *at, bool port, char text[64])
-{
-    char host[48] = "?";
-    (void)getnameinfo((const struct sockaddr *)at, size_of(at), host, sizeof host, NULL, 0,
-                      NI_NUMERICHOST);
-    const char *plain = strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host;
-    if (port)
-        snprintf(text, 64, "%s port %d", plain, port_of(at));
-    else
-        snprintf(text, 64, "%s", plain);
-    return text;
-}
-
-const char *rt_net_peer(int fd, char text[64])
-{
-    struct sockaddr_storage at = { .ss_family = AF_INET };
-    socklen_t n = sizeof at;
-    (void)getpeername(fd, (struct sockaddr *)&at, &n);
-    return address_text(&at, true, text);
-}
-
 const char *rt_net_own(int fd, char text[64])
 {
     struct sockaddr_storage at = { .ss_family = AF_INET };
+    char host[48] = "?";
     socklen_t n = sizeof at;
     (void)getsockname(fd, (struct sockaddr *)&at, &n);
-    return address_text(&at, false, text);
+    (void)getnameinfo((const struct sockaddr *)&at, size_of(&at), host, sizeof host, NULL, 0,
+                      NI_NUMERICHOST);
+    snprintf(text, 64, "%s", strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host);
+    return text;
 }

@@ -10,7 +10,8 @@ static void print_dims(const RtModel *m, FILE *to)
     for (int i = 0; i < m->n_dims; i++) {
         const RtDim *d = &m->dims[i];
         if (d->batch)
-            fprintf(to, "  dim    %-12s samples: batch / accumulate  %s\n", d->name, d->where);
+            fprintf(to, "  dim    %-12s samples: batch / accumulate / ranks  %s\n", d->name,
+                    d->where);
         else if (d->value > 0)
             fprintf(to, "  dim    %-12s %td (--dims %s=N)  %s\n", d->name, d->value, d->name,
                     d->where);

@@ -62,16 +62,20 @@ char *rt_bad_parameters(const RtRun *run)
     return rt_printf("%s", found == 0 ? "none" : text);
 }
 
-static uint64_t gradient_hash(const RtRun *run)
+uint64_t rt_place_hash(const void *at, size_t bytes)
 {
-    const size_t bytes = (size_t)run->model->n_elems * rt_real_bytes(run->model);
     XXH3_state_t state;
     XXH3_64bits_reset(&state);
-    for (size_t at = 0; at < bytes; at += RT_PLACE_WINDOW) {
-        const size_t part = bytes - at < RT_PLACE_WINDOW ? bytes - at : RT_PLACE_WINDOW;
-        XXH3_64bits_update(&state, rt_place_look((const char *)run->d_p + at, part), part);
+    for (size_t done = 0; done < bytes; done += RT_PLACE_WINDOW) {
+        const size_t part = bytes - done < RT_PLACE_WINDOW ? bytes - done : RT_PLACE_WINDOW;
+        XXH3_64bits_update(&state, rt_place_look((const char *)at + done, part), part);
     }
     return XXH3_64bits_digest(&state);
+}
+
+static uint64_t gradient_hash(const RtRun *run)
+{
+    return rt_place_hash(run->d_p, (size_t)run->model->n_elems * rt_real_bytes(run->model));
 }
 
 /* ---- the capsule ----------------------------------------------------------------------------- */

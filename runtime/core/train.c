@@ -600,9 +600,7 @@ static int train(const RtModel *m, RtOptions *o)
     if (o->comm_check)
         return rt_comm_check();
     if (rt_ranks() > 1 && (o->trace || strcmp(o->replay, "none") != 0))
-        rt_fail(RT_EXIT_USAGE,
-                "--%s looks at the values of one process\nhint: run it on one rank: a "
-                "replay takes what several have saved, with --accumulate as many times as large",
+        rt_fail(RT_EXIT_USAGE, "--%s looks at the values of one process\nhint: run it on one rank",
                 o->trace ? "trace" : "replay");
     if (strcmp(o->replay, "none") != 0)
         return rt_do_replay(m, o);
