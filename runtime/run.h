@@ -336,7 +336,7 @@ struct RtOptions {
     int64_t device;                       /* of a GPU: its number */
     bool tf32;                            /* of a GPU: products of fp32 in TF32 */
     int64_t rank, world_size, local_rank; /* of this process in a job of several; -1 = not given */
-    const char *rendezvous, *comm;        /* HOST:PORT of rank 0, or NULL; the back end, or auto */
+    const char *rendezvous, *comm;        /* where rank 0 is, or NULL; the back end, or auto */
     const char *comm_dtype;               /* of gradients between ranks: fp32 or bf16 */
     const char *interface;                /* of the network, or NULL */
     double rendezvous_timeout, comm_timeout; /* seconds */

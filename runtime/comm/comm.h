@@ -3,6 +3,7 @@
  *
  *     launch.c    who this process is: flags, torchrun, MPI, SLURM
  *     net.c       sockets with deadlines
+ *     meet.c      where rank 0 is, in a file of a directory that hosts share
  *     store.c     where ranks meet: names and values, served by rank 0; who is alive
  *     watch.c     a thread that says so once a second, and ends the process where a rank is lost
  *     comm.c      a job is opened and closed
@@ -33,8 +34,10 @@ typedef struct {
     int local_rank, local_size; /* of this host; -1 = not said */
     const char *host;           /* where rank 0 serves the store; NULL = MPI tells, or one rank */
     int port;
-    bool next_port; /* something else listens there: a port behind it is taken */
-    char job[96];   /* name of the job and its restarts; strangers are turned away */
+    const char *named_by; /* "MASTER_ADDR and MASTER_PORT name it" */
+    const char *dir;      /* or where rank 0 writes that; NULL = host and port are known */
+    bool next_port;       /* something else listens there: a port behind it is taken */
+    char job[96];         /* name of the job and its restarts; strangers are turned away */
 } RtLaunch;
 
 /* From flags and the environment; the first launcher that matches, as in launch.c's table. */
@@ -51,6 +54,22 @@ int rt_net_connect(const char *host, int port, double deadline); /* tries once *
 int rt_net_read(int fd, void *to, size_t n, double deadline);
 int rt_net_write(int fd, const void *from, size_t n, double deadline);
 const char *rt_net_own(int fd, char text[64]); /* address of this end, "10.0.0.2" */
+/* Of this host, at most so many, of both families: that of the way out of it first, those that only
+   this host can reach last. How many there are. */
+int rt_net_addresses(char to[][64], int most);
+
+/* ---- meet.c: of a launch with a directory ---------------------------------------------------- */
+
+void rt_meet_token(RtLaunch *l); /* rank 0: no other job has the name that l's has now */
+/* Rank 0 is at that address, or at all of this host; served: the port, the name with the token. */
+void rt_meet_write(const RtLaunch *l, const RtLaunch *served, const char *address);
+void rt_meet_leave(void); /* what this process has written is removed, if it has */
+typedef struct {
+    char host[64], job[96], process[96]; /* "node1, process 12" */
+    int port;
+} RtMeeting;
+/* The k-th address of rank 0 as the file has it now; false: there is none. */
+bool rt_meet_read(const RtLaunch *l, int k, RtMeeting *found);
 
 /* ---- store.c --------------------------------------------------------------------------------- */
 

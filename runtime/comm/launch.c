@@ -3,11 +3,14 @@
  * In: flags, and the variables that launchers set. Out: RtLaunch. The first that matches, in this
  * order, is taken:
  *
- *     flags      --rank, --world-size, --rendezvous HOST:PORT
+ *     flags      --rank, --world-size
  *     torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
  *     MPI        variables of mpirun, or of srun with PMI: MPI itself knows the rest
  *     SLURM      SLURM_PROCID, SLURM_NTASKS, and the first host of the step
  *     nobody     one rank
+ *
+ * Where they meet is said by --rendezvous first, whatever the variables say: HOST:PORT of rank 0,
+ * or a directory, which has a '/' in it. With MPI they meet through MPI.
  *
  * A group that is set in part is an error that names what lacks: half a launch would train several
  * models side by side.
@@ -62,23 +65,35 @@ static bool pair_is_set(const char *first, const char *second, const char *why)
 
 /* ---- where rank 0 is ------------------------------------------------------------------------- */
 
-static void set_address(RtLaunch *l, const char *name, const char *text)
+static void set_address(RtLaunch *l, const char *text)
 {
+    l->named_by = "--rendezvous names it";
+    if (strchr(text, '/') && !strstr(text, "://")) {
+        l->dir = text;
+        return;
+    }
     const char *colon = strrchr(text, ':');
     size_t n = colon ? (size_t)(colon - text) : 0;
-    if (!colon || n == 0 || !colon[1])
-        rt_fail(RT_EXIT_USAGE, "%s %s: wants HOST:PORT, as in node1:29500 or [::1]:29500", name,
+    if (!colon || n == 0 || !colon[1] || strchr(text, '/'))
+        rt_fail(RT_EXIT_USAGE,
+                "--rendezvous %s: wants HOST:PORT, as in node1:29500 or [::1]:29500, or a "
+                "directory with a '/' in it, as in ./meet",
                 text);
     if (text[0] == '[' && text[n - 1] == ']')
         text++, n -= 2;
     l->host = rt_keep(rt_printf("%.*s", (int)n, text));
-    l->port = number_of(name, colon + 1, 1, 65535);
+    l->port = number_of("--rendezvous", colon + 1, 1, 65535);
 }
 
-static void set_master(RtLaunch *l)
+static void set_master(const RtOptions *o, RtLaunch *l)
 {
+    if (o->rendezvous) {
+        set_address(l, o->rendezvous);
+        return;
+    }
     if (!pair_is_set("MASTER_ADDR", "MASTER_PORT", "the address of rank 0 is half known"))
         return;
+    l->named_by = "MASTER_ADDR and MASTER_PORT name it";
     l->host = variable("MASTER_ADDR");
     l->port = variable_number("MASTER_PORT", 1, 65535, 0);
     /* torchrun's agent serves PyTorch's own store there */
@@ -96,11 +111,11 @@ static const char *first_host(const char *list)
     return rt_keep(rt_printf("%.*s%.*s", (int)(open - list), list, (int)digits, open + 1));
 }
 
-static void set_slurm_address(RtLaunch *l)
+static void set_slurm_address(const RtOptions *o, RtLaunch *l)
 {
     const char *hosts = variable("SLURM_STEP_NODELIST"), *job = variable("SLURM_JOB_ID");
-    set_master(l);
-    if (l->host)
+    set_master(o, l);
+    if (l->host || l->dir)
         return;
     hosts = hosts ? hosts : variable("SLURM_JOB_NODELIST");
     if (!hosts || !job)
@@ -109,6 +124,7 @@ static void set_slurm_address(RtLaunch *l)
                 "SLURM_JOB_ID\nhint: set MASTER_ADDR and MASTER_PORT to the host of rank 0 and a "
                 "free port there");
     const size_t n = strlen(job), digits = n < 4 ? n : 4; /* jobs of a host differ in them */
+    l->named_by = "SLURM's list of hosts names it";
     l->host = first_host(hosts);
     l->port = SLURM_FIRST_PORT + (int)strtol(job + n - digits, NULL, 10);
     l->next_port = true;
@@ -125,7 +141,7 @@ static void check_rank(const RtLaunch *l, const char *rank, const char *size)
 
 static void need_address(const RtLaunch *l, const char *how)
 {
-    if (l->size > 1 && !l->host)
+    if (l->size > 1 && !l->host && !l->dir)
         rt_fail(RT_EXIT_USAGE, "%d ranks, and nothing says where rank 0 is\nhint: %s", l->size,
                 how);
 }
@@ -142,9 +158,8 @@ static void check_against(const char *flag, int64_t value, const char *name)
 static bool by_flags(const RtOptions *o, RtLaunch *l)
 {
     if (o->rank < 0 && o->world_size < 0) {
-        if (o->rendezvous || o->local_rank >= 0)
-            rt_fail(RT_EXIT_USAGE, "--%s goes with --rank and --world-size",
-                    o->rendezvous ? "rendezvous" : "local-rank");
+        if (o->local_rank >= 0)
+            rt_fail(RT_EXIT_USAGE, "--local-rank goes with --rank and --world-size");
         return false;
     }
     if (o->rank < 0 || o->world_size < 0)
@@ -155,23 +170,22 @@ static bool by_flags(const RtOptions *o, RtLaunch *l)
     check_rank(l, "--rank", "--world-size");
     check_against("rank", o->rank, "RANK");
     check_against("world-size", o->world_size, "WORLD_SIZE");
-    if (o->rendezvous)
-        set_address(l, "--rendezvous", o->rendezvous);
-    else
-        set_master(l);
-    need_address(l, "give --rendezvous HOST:PORT, of the host of rank 0 and a free port there");
+    set_master(o, l);
+    need_address(l,
+                 "give --rendezvous HOST:PORT, of the host of rank 0 and a free port there, or a "
+                 "directory that hosts share");
     l->by = RT_BY_FLAGS;
     return true;
 }
 
-static bool by_torchrun(RtLaunch *l)
+static bool by_torchrun(const RtOptions *o, RtLaunch *l)
 {
     if (!pair_is_set("RANK", "WORLD_SIZE", "which of how many ranks this is"))
         return false;
     l->rank = variable_number("RANK", 0, RT_MAX_RANKS - 1, 0);
     l->size = variable_number("WORLD_SIZE", 1, RT_MAX_RANKS, 1);
     check_rank(l, "RANK", "WORLD_SIZE");
-    set_master(l);
+    set_master(o, l);
     need_address(l, "set MASTER_ADDR and MASTER_PORT to the host of rank 0 and a free port there");
     l->local_rank = variable_number("LOCAL_RANK", 0, RT_MAX_RANKS - 1, -1);
     l->local_size = variable_number("LOCAL_WORLD_SIZE", 1, RT_MAX_RANKS, -1);
@@ -187,12 +201,13 @@ static bool by_mpi(RtLaunch *l)
         found = found || variable(sizes[i]);
     if (found) {
         l->by = RT_BY_MPI;
+        l->named_by = "MPI told it";
         l->rank = l->size = -1;
     }
     return found;
 }
 
-static bool by_slurm(RtLaunch *l)
+static bool by_slurm(const RtOptions *o, RtLaunch *l)
 {
     const int size = variable_number("SLURM_NTASKS", 1, RT_MAX_RANKS, 1);
     if (!variable("SLURM_PROCID") || !variable("SLURM_STEP_ID") || size < 2)
@@ -201,7 +216,7 @@ static bool by_slurm(RtLaunch *l)
     l->rank = variable_number("SLURM_PROCID", 0, RT_MAX_RANKS - 1, 0);
     l->local_rank = variable_number("SLURM_LOCALID", 0, RT_MAX_RANKS - 1, -1);
     check_rank(l, "SLURM_PROCID", "SLURM_NTASKS");
-    set_slurm_address(l);
+    set_slurm_address(o, l);
     l->by = RT_BY_SLURM;
     return true;
 }
@@ -209,8 +224,15 @@ static bool by_slurm(RtLaunch *l)
 RtLaunch rt_launch_find(const RtOptions *o)
 {
     RtLaunch l = { .size = 1, .local_rank = -1, .local_size = -1 };
-    if (!by_flags(o, &l) && !by_torchrun(&l) && !by_mpi(&l) && !by_slurm(&l))
+    if (!by_flags(o, &l) && !by_torchrun(o, &l) && !by_mpi(&l) && !by_slurm(o, &l))
         (void)pair_is_set("MASTER_ADDR", "MASTER_PORT", "the address of rank 0 is half known");
+    if (o->rendezvous && l.by == RT_BY_NOBODY)
+        rt_fail(RT_EXIT_USAGE, "--rendezvous goes with --rank and --world-size, or variables of "
+                               "torchrun or SLURM");
+    if (o->rendezvous && l.by == RT_BY_MPI)
+        rt_fail(RT_EXIT_USAGE,
+                "--rendezvous %s: ranks started by MPI meet through MPI\nhint: leave it out",
+                o->rendezvous);
     if (o->local_rank >= 0)
         l.local_rank = (int)o->local_rank;
     const char *job = variable("TORCHELASTIC_RUN_ID"), *again;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -221,16 +222,80 @@ int rt_net_write(int fd, const void *from, size_t n, double deadline)
     return 0;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- addresses of this host ------------------------------------------------------------------ */
+
+static const char *text_of(const struct sockaddr *at, char text[64])
+{
+    char host[48] = "?";
+    const socklen_t n = at->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                 : sizeof(struct sockaddr_in6);
+    (void)getnameinfo(at, n, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    snprintf(text, 64, "%s", strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host);
+    return text;
+}
 
 const char *rt_net_own(int fd, char text[64])
 {
     struct sockaddr_storage at = { .ss_family = AF_INET };
-    char host[48] = "?";
     socklen_t n = sizeof at;
     (void)getsockname(fd, (struct sockaddr *)&at, &n);
-    (void)getnameinfo((const struct sockaddr *)&at, size_of(&at), host, sizeof host, NULL, 0,
-                      NI_NUMERICHOST);
-    snprintf(text, 64, "%s", strncmp(host, "::ffff:", 7) == 0 ? host + 7 : host);
-    return text;
+    return text_of((const struct sockaddr *)&at, text);
+}
+
+static int add(char to[][64], int n, int most, const char *text)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(to[i], text) == 0)
+            return n;
+    if (n < most)
+        snprintf(to[n++], 64, "%s", text);
+    return n;
+}
+
+/* From where this host would speak to one far away; false: it would not. Nothing is sent. */
+static bool way_out(int family, char text[64])
+{
+    struct addrinfo hints = { .ai_family = family, .ai_socktype = SOCK_DGRAM }, *far;
+    const char *nobody = family == AF_INET ? "192.0.2.1" : "2001:db8::1"; /* of documentation */
+    hints.ai_flags = AI_NUMERICHOST;
+    if (getaddrinfo(nobody, "9", &hints, &far))
+        return false;
+    const int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool found = fd >= 0 && connect(fd, far->ai_addr, far->ai_addrlen) == 0;
+    if (found)
+        (void)rt_net_own(fd, text);
+    if (fd >= 0)
+        (void)close(fd);
+    freeaddrinfo(far);
+    return found;
+}
+
+/* One that other hosts may know. */
+static bool is_outward(const struct ifaddrs *i, int family)
+{
+    const struct sockaddr *at = i->ifa_addr;
+    if (!at || at->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
+        return false;
+    return family == AF_INET
+           || !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)at)->sin6_addr);
+}
+
+int rt_net_addresses(char to[][64], int most)
+{
+    static const int families[] = { AF_INET, AF_INET6 };
+    struct ifaddrs *all = NULL;
+    char text[64];
+    int n = 0;
+    for (int f = 0; f < 2; f++)
+        if (way_out(families[f], text))
+            n = add(to, n, most, text);
+    (void)getifaddrs(&all);
+    for (int f = 0; f < 2; f++)
+        for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+            if (is_outward(i, families[f]))
+                n = add(to, n, most - 2, text_of(i->ifa_addr, text));
+    if (all)
+        freeifaddrs(all);
+    n = add(to, n, most, "127.0.0.1");
+    return add(to, n, most, "::1");
 }

@@ -25,6 +25,7 @@ typedef struct {
 static struct {
     Line main, watch;
     RtLaunch launch;
+    RtMeeting meeting; /* of a launch with a directory: what is written there */
     double silence;
     bool told; /* this rank has said itself why it ends */
     char text[128], own[64];
@@ -169,12 +170,19 @@ static void hang_up(Line *line)
     errno = error;
 }
 
+static void first_line(char *to, size_t n, const char *text)
+{
+    snprintf(to, n, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
 /* The store of this job: at the port of the launch, or behind it where that is somebody else's.
    What a store of another job says is the reason, for the end. */
 static bool connect_once(Line *line, StoreOp op, double by, char *reason, size_t n)
 {
     const RtLaunch *l = &store.launch;
     StoreFrame frame = { 0 };
+    /* stores of other jobs may be there */
+    const bool other = l->next_port || (l->dir && line == &store.main);
     for (int k = l->next_port ? 1 : 0; k <= (l->next_port ? RT_NET_TRIES : 0); k++) {
         char *answer = try_port(line, l->port + k, op, by, &frame);
         snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port + k);
@@ -182,14 +190,29 @@ static bool connect_once(Line *line, StoreOp op, double by, char *reason, size_t
             free(answer);
             return true;
         }
-        if (answer && (frame.op != STORE_AWAY || !l->next_port))
+        if (answer && (frame.op != STORE_AWAY || !other))
             end_job(answer);
         if (answer)
-            snprintf(reason, n, "%s", answer + strspn(answer, "0123456789 "));
+            first_line(reason, n, answer + strspn(answer, "0123456789 "));
         else if (!*reason || !l->next_port)
             snprintf(reason, n, "%s", strerror(errno));
         free(answer);
         hang_up(line);
+    }
+    return false;
+}
+
+/* The same, at each address that rank 0 has written into the directory of the launch. */
+static bool connect_through(const RtLaunch *asked, double by, char *reason, size_t n)
+{
+    RtMeeting *at = &store.meeting;
+    RtLaunch *l = &store.launch;
+    for (int k = 0; rt_meet_read(asked, k, at); k++) {
+        l->host = at->host;
+        l->port = at->port;
+        memcpy(l->job, at->job, sizeof l->job);
+        if (connect_once(&store.main, STORE_HELLO, by, reason, n))
+            return true;
     }
     return false;
 }
@@ -200,21 +223,40 @@ static void pause_for(double seconds)
     (void)nanosleep(&t, NULL);
 }
 
-/* Again and again, at growing intervals, until rank 0 is there. */
-static void connect_line(Line *line, StoreOp op, double timeout)
+__attribute__((noreturn)) static void fail_alone(double timeout, const char *reason)
 {
-    const double by = rt_now() + timeout + 5; /* rank 0 speaks first, where it is there */
+    const RtLaunch *l = &store.launch;
+    if (!l->dir)
+        rt_fail(RT_EXIT_STALL,
+                "rank %d found no rank 0 at %s port %d within %.0f s: %s\nhint: is rank 0 started, "
+                "and is that its address? %s; --rendezvous-timeout sets how long to wait",
+                l->rank, l->host, l->port, timeout, reason, l->named_by);
+    if (!l->host)
+        rt_fail(RT_EXIT_STALL,
+                "rank %d: no rank 0 has written its address into %s within %.0f s\nhint: is rank 0 "
+                "started, of the same job (%s), and does its host share that directory? "
+                "--rendezvous-timeout sets how long to wait",
+                l->rank, l->dir, timeout, l->job);
+    rt_fail(
+        RT_EXIT_STALL,
+        "rank %d found no rank 0 through %s within %.0f s: what is written there is of %s, at "
+        "%s port %d: %s\nhint: it may be dead; is rank 0 of this job started, and does its host "
+        "share that directory? --rendezvous-timeout sets how long to wait",
+        l->rank, l->dir, timeout, store.meeting.process, l->host, l->port, reason);
+}
+
+/* Again and again, at growing intervals, until rank 0 is there. */
+static void connect_line(const RtLaunch *asked, Line *line, StoreOp op, double timeout)
+{
+    const double end = rt_now() + timeout, by = end + 5; /* rank 0 speaks first, where it is */
+    const bool through = asked->dir && line == &store.main;
     char reason[512] = "";
-    for (double wait = 0.02; !connect_once(line, op, by, reason, sizeof reason);
-         wait = wait < 1 ? 1.5 * wait : 1) {
-        if (rt_now() + wait > by)
-            rt_fail(RT_EXIT_STALL,
-                    "rank %d found no rank 0 at %s port %d within %.0f s: %s\nhint: is rank 0 "
-                    "started, and is that its address? %s; --rendezvous-timeout sets how long to "
-                    "wait",
-                    store.launch.rank, store.launch.host, store.launch.port, timeout, reason,
-                    store.launch.by == RT_BY_FLAGS ? "--rendezvous names it"
-                                                   : "MASTER_ADDR and MASTER_PORT name it");
+    for (double wait = 0.02;; wait = wait < 1 ? 1.5 * wait : 1) {
+        if (through ? connect_through(asked, by, reason, sizeof reason)
+                    : connect_once(line, op, by, reason, sizeof reason))
+            return;
+        if (rt_now() + wait > end)
+            fail_alone(timeout, reason);
         pause_for(wait);
     }
 }
@@ -223,10 +265,11 @@ void rt_store_open(const RtLaunch *l, double timeout, double silence)
 {
     store.launch = *l;
     store.silence = silence;
-    snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port);
-    connect_line(&store.main, STORE_HELLO, timeout);
+    snprintf(store.text, sizeof store.text, "%s port %d", l->host ? l->host : l->dir, l->port);
+    connect_line(l, &store.main, STORE_HELLO, timeout);
     (void)rt_net_own(store.main.fd, store.own);
-    connect_line(&store.watch, STORE_WATCH, timeout);
+    connect_line(l, &store.watch, STORE_WATCH, timeout);
+    rt_meet_leave(); /* all are here */
 }
 
 void rt_store_close(void)

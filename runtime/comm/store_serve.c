@@ -53,7 +53,7 @@ static struct {
     Peer *peer;
     int n_peers, cap;
     Member *member;
-    int n_here, n_left;
+    int n_here;
     bool met;         /* all have said hello */
     char address[64]; /* that it listens at */
     char *verdict;    /* exit code and text; NULL: all is well */
@@ -138,9 +138,10 @@ static void fail_missing(void)
     }
     fail_job(RT_EXIT_STALL,
              "%d of %d ranks did not come within %.0f s (port %d of rank 0)%s%s\nhint: look at the "
-             "output of those; --rendezvous-timeout sets how long to wait",
+             "output of those%s; --rendezvous-timeout sets how long to wait",
              missing, server.launch.size, server.timeout, server.launch.port, text,
-             told > MOST ? "\n  ..." : "");
+             told > MOST ? "\n  ..." : "",
+             server.launch.dir ? "; do their hosts share the directory of --rendezvous?" : "");
 }
 
 static void say_met(void)
@@ -324,7 +325,7 @@ static void on_message(Peer *p)
         StoreHello h;
         memcpy(&h, value, sizeof h);
         h.host[sizeof h.host - 1] = h.job[sizeof h.job - 1] = 0;
-        if (server.verdict)
+        if (server.verdict && (op == STORE_WATCH || !server.met))
             answer_failed(p);
         else if (op == STORE_WATCH)
             on_watch(p, &h);
@@ -336,7 +337,6 @@ static void on_message(Peer *p)
     if (!m)
         return;
     if (op == STORE_BYE) {
-        server.n_left += !m->left;
         m->left = true;
         return;
     }
@@ -461,6 +461,7 @@ static void *serve(void *unused)
 /* Ranks ask once a second; those that are gone are no longer among the peers. */
 void rt_store_linger(void)
 {
+    rt_meet_leave();
     const double by = rt_now() + 3;
     for (bool all = !server.runs; !all && rt_now() < by;) {
         (void)usleep(20000);
@@ -477,7 +478,8 @@ static void end_server(void)
 {
     if (!server.runs)
         return;
-    for (const double by = rt_now() + 5; server.n_left < server.launch.size && rt_now() < by;)
+    rt_meet_leave();
+    for (const double by = rt_now() + 5; server.n_peers > 0 && rt_now() < by;)
         (void)usleep(2000);
     (void)!write(server.wake[1], "", 1);
     pthread_join(server.thread, NULL);
@@ -490,6 +492,8 @@ void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, do
                     int *port)
 {
     server.launch = *l;
+    if (l->dir)
+        rt_meet_token(&server.launch);
     server.timeout = timeout;
     server.silence = silence;
     server.deadline = rt_now() + timeout;
@@ -513,4 +517,6 @@ void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, do
         rt_fail(RT_EXIT_FAIL, "the store cannot be started: %s", strerror(errno));
     server.runs = true;
     atexit(end_server);
+    if (l->dir)
+        rt_meet_write(l, &server.launch, interface ? server.address : NULL);
 }

@@ -14,12 +14,14 @@ bad() { echo "not ok ranks/$1: $2"; }
 skip() { echo "skip ranks/$1: $2"; }
 port=$((20000 + $$ % 20000))
 
-# gloo NAME RANKS PROGRAM OPTION...: ranks by flags; their output in NAME.0.log, ..., exit codes in codes
+# gloo NAME RANKS PROGRAM OPTION...: ranks by flags, which meet at a port or at $meet; their output in
+# NAME.0.log, ..., exit codes in codes
+meet=
 gloo() {
     local name=$1 n=$2 r pids=; shift 2
     port=$((port + 1)) codes=
     for ((r = 0; r < n; r++)); do
-        timeout 100 "$@" --rank $r --world-size "$n" --rendezvous localhost:$port > "$name.$r.log" 2>&1 &
+        timeout 100 "$@" --rank $r --world-size "$n" --rendezvous "${meet:-localhost:$port}" > "$name.$r.log" 2>&1 &
         pids="$pids $!"
     done
     for r in $pids; do wait "$r"; codes="$codes $?"; done
@@ -199,6 +201,69 @@ says nonfinite-0 "1 1" nonfinite.0.log 'saved in nonfinite/crash'
 says nonfinite-1 "1 1" nonfinite.1.log '[rank 1] error: rank 0 (' 'saved in nonfinite/crash'
 wrong port-number 2 '--rendezvous HOST:99999: wants a whole number from 1 to 65535' -- --world-size 2 --rank 0 --rendezvous a:99999
 
+# ---- through a directory --------------------------------------------------------------------------
+
+# start NAME DIR RANK: one of two ranks
+start() {
+    timeout 60 $run --out $1 --rank $3 --world-size 2 --rendezvous $2 --rendezvous-timeout 30 > $1.$3.log 2>&1 &
+    pids+=($!)
+}
+# written DIR FILE: waits until rank 0 has written it
+written() { local i; for ((i = 0; i < 300; i++)); do [ -e $1/$2 ] && return; sleep 0.1; done; }
+# met NAME DIR: all in pids ended well, the bits are those of other runs, and nothing is left in DIR
+met() {
+    local r; codes=
+    for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+    says $1 "0 0" $1.0.log 'ranks    2, started by '
+    cmp -s $1/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors || bad $1-bits "other bits: $(tail -n 1 $1.?.log)"
+    [ -z "$(ls $2)" ] || bad $1-left "in $2: $(ls $2)"
+    pids=()
+}
+mkdir dir; pids=()
+start meet ./dir 1; sleep 0.5; start meet ./dir 0; met meet ./dir
+start dead ./dir 0; written dir rank0.-.0 # it is killed while it waits, and its file stays
+kill -KILL "$(pgrep -P "${pids[0]}")"; wait "${pids[0]}" 2> /dev/null; pids=()
+grep -q '^127.0.0.1$' dir/rank0.-.0 && ok dead-left || bad dead-left "$(cat dir/rank0.-.0)"
+wrong stale 76 'rank 1 found no rank 0 through ./dir within 1 s: what is written there is of ' -- \
+    --world-size 2 --rank 1 --rendezvous ./dir --rendezvous-timeout 1
+start after-stale ./dir 1; sleep 0.5; start after-stale ./dir 0; met after-stale ./dir
+# A port that another job has by now, which waits; a text that is no address.
+mkdir dir2; start waits dir2/ 0; written dir2 rank0.-.0; waits=("${pids[@]}"); pids=()
+sed '2s/@.*/@0123456789ab/' dir2/rank0.-.0 > dir/rank0.-.0
+start reused ./dir 1; sleep 0.5; start reused ./dir 0; met reused ./dir
+head -n 3 dir2/rank0.-.0 > dir/rank0.-.0
+start cut-text ./dir 1; sleep 0.5; start cut-text ./dir 0; met cut-text ./dir
+pids=("${waits[@]}"); start waits dir2/ 1; met waits dir2
+# Two jobs in one directory; the variables of launchers, whose address is not asked.
+export WORLD_SIZE=2 MASTER_ADDR=nowhere MASTER_PORT=1; pids=() second=()
+for r in 1 0; do
+    RANK=$r TORCHELASTIC_RUN_ID=a/b timeout 60 $run --out joba --rendezvous ./dir > joba.$r.log 2>&1 & pids+=($!)
+    SLURM_JOB_ID=8 SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID=$r timeout 60 env -u WORLD_SIZE $run --out jobb --rendezvous ./dir \
+        > jobb.$r.log 2>&1 & second+=($!)
+done
+unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+met joba ./dir; pids=("${second[@]}"); met jobb ./dir
+says torchrun-directory "0 0" joba.0.log 'started by torchrun'
+says slurm-directory "0 0" jobb.0.log 'started by SLURM'
+meet=./nowhere gloo no-directory 2 $run --out none
+for r in 0 1; do
+    says no-directory-$r "2 2" no-directory.$r.log '--rendezvous ./nowhere: the directory cannot be opened: No such file or directory' \
+        'hint: one that the hosts of all ranks share'
+done
+wrong not-written 2 '--rendezvous ./dir: rank 0 cannot write ./dir/rank0.-.0: Permission denied' RT_FAULT=io:rename:1:EACCES -- \
+    --world-size 2 --rank 0 --rendezvous ./dir
+mkdir dir/rank0.-.0
+wrong not-read 2 './dir/rank0.-.0: cannot be read: Is a directory' -- --world-size 2 --rank 1 --rendezvous ./dir
+rmdir dir/rank0.-.0
+wrong not-there 76 'rank 1: no rank 0 has written its address into ./dir within 1 s' -- --world-size 2 --rank 1 --rendezvous ./dir \
+    --rendezvous-timeout 1
+wrong alone 76 'do their hosts share the directory of --rendezvous?' -- --world-size 2 --rank 0 --rendezvous ./dir --rendezvous-timeout 1
+[ -z "$(ls dir)" ] && ok directory-empty || bad directory-empty "$(ls dir)"
+wrong meet-mpi 2 '--rendezvous ./dir: ranks started by MPI meet through MPI' OMPI_COMM_WORLD_SIZE=2 -- --rendezvous ./dir
+wrong scheme 2 "or a directory with a '/' in it, as in ./meet" -- --world-size 2 --rank 0 --rendezvous tcp://localhost:1
+meet=[::1]:$((port + 1)) gloo six 2 $run --out six
+says six "0 0" six.0.log "they met at ::1 port $port; sums by Gloo over ::1"
+
 # ---- strangers at the store -----------------------------------------------------------------------
 
 # A job runs; another one that is sent to its address is turned away, and the first goes on.
@@ -280,6 +345,7 @@ if ip netns add ${net}a 2> /dev/null && ip netns add ${net}b 2> /dev/null &&
     ip -n ${net}a link set lo up; ip -n ${net}b link set lo up
     ip -n ${net}a addr add 10.213.7.1/24 dev va$$; ip -n ${net}a link set va$$ up
     ip -n ${net}b addr add 10.213.7.2/24 dev vb$$; ip -n ${net}b link set vb$$ up
+    ip -n ${net}a addr add fd13::1/64 dev va$$ nodad; ip -n ${net}b addr add fd13::2/64 dev vb$$ nodad
     # hosts NAME PROGRAM...: rank 0 on one, rank 1 on the other
     hosts() {
         local name=$1; shift
@@ -292,6 +358,16 @@ if ip netns add ${net}a 2> /dev/null && ip netns add ${net}b 2> /dev/null &&
     wait $first; codes=" $?"; wait $second; codes="$codes $?"
     says two-hosts "0 0" two.0.log "they met at 10.213.7.1 port 29500; sums by Gloo over va$$"
     cmp -s two/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok two-hosts-bits || bad two-hosts-bits "other bits"
+    # Through a directory, in IPv6 alone.
+    ip -n ${net}a addr del 10.213.7.1/24 dev va$$
+    pids=()
+    for r in 1 0; do
+        [ $r = 0 ] && host=${net}a || host=${net}b
+        ip netns exec $host timeout 60 $run --out two6 --rank $r --world-size 2 --rendezvous ./dir > two6.$r.log 2>&1 & pids+=($!)
+    done
+    met two6 ./dir
+    says two-hosts-directory "0 0" two6.0.log 'they met at fd13::1 port' 'sums by Gloo over fd13::1'
+    ip -n ${net}a addr add 10.213.7.1/24 dev va$$
     hosts cut $forever --out cut
     begun cut
     ip -n ${net}b link set vb$$ down
@@ -318,7 +394,7 @@ wrong half-flags 2 '--world-size is given and --rank is not' -- --world-size 2
 wrong no-address 2 'give --rendezvous HOST:PORT, of the host of rank 0 and a free port there' -- --world-size 2 --rank 0
 wrong bad-address 2 '--rendezvous here: wants HOST:PORT, as in node1:29500' -- --world-size 2 --rank 0 --rendezvous here
 wrong lone-local 2 '--local-rank goes with --rank and --world-size' -- --local-rank 1
-wrong lone-address 2 '--rendezvous goes with --rank and --world-size' -- --rendezvous here:1
+wrong lone-address 2 '--rendezvous goes with --rank and --world-size, or variables of torchrun or SLURM' -- --rendezvous here:1
 wrong against 2 '--rank is 0 and RANK is 1' RANK=1 WORLD_SIZE=2 -- --world-size 2 --rank 0 --rendezvous a:1
 wrong half-slurm 2 'SLURM_PROCID is set, and neither MASTER_ADDR nor SLURM_STEP_NODELIST and SLURM_JOB_ID' SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=2 --
 wrong no-back-end 2 '--comm tin: wants auto, mpi or gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm tin
