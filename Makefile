@@ -9,8 +9,9 @@
 #
 # Variables: BUILD (folder of outputs), CC, MARCH (native), ONEDNN=0 (build without it), CUDA=0
 # (leave the runtime of GPUs out, which takes nvcc minutes), NVCC, MPI=0 and GLOO=0 (leave these
-# back ends out), SAN=1 (address and undefined-behaviour sanitizers; no CUDA), DATA=file (text of
-# the demo), WERROR= (warnings of a compiler that we do not know are no errors).
+# back ends out), MPICC (which MPI; mpicc), SAN=1 (address and undefined-behaviour sanitizers; no
+# CUDA), DATA=file (text of the demo), WERROR= (warnings of a compiler that we do not know are no
+# errors).
 
 BUILD  ?= build
 # Absolute, so that one folder has one name in the rules that the compiler leaves there (.d).

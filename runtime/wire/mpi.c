@@ -40,6 +40,30 @@ static void find_version(void)
         *c = *c == '\t' ? ' ' : *c;
 }
 
+/* Started by the mpirun of another MPI, each process would be a world of its own, and train alone.
+ */
+static const char *find_stranger(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS" };
+    static char message[400];
+    const char *found = NULL;
+    for (int i = 0; i < 3 && size == 1; i++) {
+        const char *value = getenv(names[i]);
+        if (value && strtol(value, NULL, 10) == 1)
+            return NULL;
+        found = !found && value && strtol(value, NULL, 10) > 1 ? names[i] : found;
+    }
+    if (!found)
+        return NULL;
+    snprintf(message, sizeof message,
+             "%.32s is %.16s, and %.64s knows of 1 rank: another MPI started it\n"
+             "hint: take the mpirun of that MPI, or build gradcc with the other one's mpicc "
+             "(make MPICC=mpicc.mpich)",
+             found, getenv(found), version);
+    return message;
+}
+
 static const char *wire_open(RtWireOpen *o)
 {
     int has = 0, error = MPI_SUCCESS;
@@ -54,14 +78,17 @@ static const char *wire_open(RtWireOpen *o)
     MPI_Comm_rank(world, &o->rank);
     MPI_Comm_size(world, &size);
     o->size = size;
+    find_version();
+    o->text = version;
+    const char *stranger = find_stranger();
+    if (stranger)
+        return stranger;
     if ((error = MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, o->rank, MPI_INFO_NULL, &host))
         != MPI_SUCCESS)
         return wrong(error);
     MPI_Comm_rank(host, &o->local_rank);
     MPI_Comm_size(host, &o->local_size);
     MPI_Comm_free(&host);
-    find_version();
-    o->text = version;
     int **const lists[] = { &counts, &places, &own_counts, &own_places };
     for (int i = 0; i < 4; i++)
         if (!(*lists[i] = calloc((size_t)size, sizeof **lists[i])))

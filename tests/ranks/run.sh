@@ -28,7 +28,7 @@ gloo() {
 }
 mpi() {
     local name=$1 n=$2; shift 2
-    timeout 100 mpirun --oversubscribe -n "$n" "$@" > "$name.log" 2>&1; codes=" $?"
+    timeout 100 $mpirun -n "$n" "$@" > "$name.log" 2>&1; codes=" $?"
 }
 # says NAME CODES FILE TEXT...: these exit codes, and a file has these texts
 says() {
@@ -62,6 +62,8 @@ same() {
 }
 
 have_mpi=; [ -e "$BUILD/libgradcc_mpi.so" ] && command -v mpirun > /dev/null && have_mpi=1
+mpirun=mpirun
+case $(mpirun --version 2> /dev/null) in *'Open MPI'*) mpirun='mpirun --oversubscribe' ;; esac
 have_gloo=; [ -e "$BUILD/libgradcc_gloo.so" ] && have_gloo=1
 head -c 20000 "$root/grammar/LANGUAGE.md" | tr -c 'a-z \n' ' ' > input.txt
 sizes="-D V=28 -D C=32 -D H=2 -D L=2"
@@ -312,15 +314,25 @@ if [ $have_mpi ]; then
     mpi mpi-lo 2 $run --out mpi-lo --interface lo
     says mpi-interface 0 mpi-lo.log 'they met at 127.0.0.1 port'
     for signal in KILL STOP; do
-        timeout 60 mpirun --oversubscribe -n 3 $forever --out under$signal > under$signal.log 2>&1 & job=$!
+        timeout 60 $mpirun -n 3 $forever --out under$signal > under$signal.log 2>&1 & job=$!
         begun under$signal
-        worker=$(pgrep -P "$(pgrep -P $job mpirun)" gpt | sed -n 2p)
+        worker=$(for p in $(pgrep -x gpt); do [ /proc/$p/cwd -ef . ] && echo $p; done | sed -n 2p)
         kill -$signal "$worker"
         wait $job; codes=" $?"
         kill -KILL "$worker" 2> /dev/null
         if [ $signal = STOP ]; then says under-mpirun-stopped 76 under$signal.log "process $worker) has given no sign of life"
         elif [ "$codes" != " 0" ]; then ok under-mpirun-killed; else bad under-mpirun-killed "exit code$codes"; fi
     done
+    wrong stranger 76 'OMPI_COMM_WORLD_SIZE is 2, and ' OMPI_COMM_WORLD_SIZE=2 --
+    says stranger-hint 76 stranger.log ' knows of 1 rank: another MPI started it' 'hint: take the mpirun of that MPI'
+fi
+if command -v mpicc.mpich > /dev/null && command -v mpirun.mpich > /dev/null; then # Debian's MPICH beside another MPI
+    mkdir mpich && MPICH_CC=${CC:-gcc} mpicc.mpich -std=c11 -fPIC -shared -I"$root/runtime" -o mpich/libgradcc_mpi.so "$root/runtime/wire/mpi.c"
+    LD_LIBRARY_PATH=mpich mpirun=mpirun.mpich mpi by-mpich 2 $run --out by-mpich
+    says by-mpich 0 by-mpich.log 'ranks    2, started by MPI' 'sums by MPICH'
+    cmp -s by-mpich/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok by-mpich-bits || bad by-mpich-bits "other bits"
+else
+    skip by-mpich "MPICH is not installed (mpich, libmpich-dev)"
 fi
 if command -v torchrun > /dev/null; then
     timeout 100 torchrun --no-python --nproc-per-node 2 $run --out torch > torch.log 2>&1; codes=" $?"
