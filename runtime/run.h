@@ -158,6 +158,8 @@ RtProducts rt_products_now(void); /* never unset on a CPU */
 /* "in fp32, unpacked block by block (as before)" */
 const char *rt_products_how(RtProducts now, RtProducts stored);
 bool rt_products_are_native(void);
+/* Who computes products of that model, besides gradcc: "oneDNN 2.6.3"; or "none". */
+const char *rt_products_library(const RtModel *m);
 /* How those of a GPU are computed, in lines for a checkpoint; NULL: there is nothing to say, or it
    is a CPU. And back, before a run is created: NULL = as this start chooses. */
 const char *rt_products_text(void);

@@ -1,9 +1,9 @@
 /* agree.c -- before the first update: do all ranks train the same thing?
  *
- * In: what decides what this rank computes, a line each: the program's own bytes, settings, data,
- * the checkpoint it goes on from, parameters. Out: nothing, or the end of all ranks with a table of
- * what differs where. The one idea: rank 0 reads the lines of all from the store and compares them
- * with its own.
+ * In: what decides what this rank computes, a line each: the program's own bytes, libraries,
+ * variables, settings, data, the checkpoint it goes on from, parameters. Out: nothing, or the end
+ * of all ranks with a table of what differs where. The one idea: rank 0 reads the lines of all from
+ * the store and compares them with its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,17 +47,30 @@ typedef struct {
     int64_t step;
 } Things;
 
+/* Variables that change bits, a line each. */
+static void environment_lines(char *to, size_t most)
+{
+    static const char *const names[] = { "RT_MATMUL", "RT_ATTENTION", "RT_CUDA_EPILOGUE" };
+    size_t n = 0;
+    for (int i = 0; i < (rt_place_is_host() ? 1 : 3); i++) {
+        const char *value = getenv(names[i]);
+        n += (size_t)snprintf(to + n, most - n, "%s: %.100s\n", names[i],
+                              value && *value ? value : "unset");
+    }
+}
+
 /* A line for each of them, "NAME: VALUE", and for each setting. Allocated. */
 static char *lines_of(const RtModel *m, const RtOptions *o, const Things *t)
 {
-    const char *matmul = getenv("RT_MATMUL"); /* it changes bits */
-    char *settings = rt_config_text(m, o);
+    char *settings = rt_config_text(m, o), environment[512];
+    environment_lines(environment, sizeof environment);
     char *lines = rt_printf(
-        "program: %016llx\ndata: %016llx\ncomm-dtype: %s\nproducts: %s\nRT_MATMUL: %s\n"
-        "checkpoint: %s, step %lld\nparameters: %016llx\nsums: %016llx\n%s",
-        (unsigned long long)t->program, (unsigned long long)t->data, o->comm_dtype, t->products,
-        matmul ? matmul : "unset", t->checkpoint, (long long)t->step,
-        (unsigned long long)t->parameters, (unsigned long long)t->sums, settings);
+        "program: %016llx\ndata: %016llx\ncomm-dtype: %s\nsums by: %s\nproducts by: %s\n"
+        "products: %s\n%scheckpoint: %s, step %lld\nparameters: %016llx\nsums: %016llx\n%s",
+        (unsigned long long)t->program, (unsigned long long)t->data, o->comm_dtype,
+        rt_comm_version(), rt_products_library(m), t->products, environment, t->checkpoint,
+        (long long)t->step, (unsigned long long)t->parameters, (unsigned long long)t->sums,
+        settings);
     rt_free(settings);
     return lines;
 }
@@ -154,5 +167,6 @@ double rt_agree_bytes(const RtModel *m, const RtOptions *o)
     char *lines = lines_of(m, o, &longest), *ours = rt_printf("%s", lines);
     rt_free(ours);
     rt_free(lines);
-    return rt_memory_lap() - before;
+    /* a GPU's library is not known yet; its name stands in two texts */
+    return rt_memory_lap() - before + (rt_place_is_host() ? 0 : 2 * 32);
 }

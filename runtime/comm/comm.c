@@ -11,6 +11,7 @@
 static struct {
     const RtWire *wire;
     RtLaunch launch;
+    const char *version;
 } comm = { .launch = { .size = 1 } };
 
 int rt_rank(void) { return comm.launch.rank; }
@@ -18,6 +19,8 @@ int rt_rank(void) { return comm.launch.rank; }
 int rt_ranks(void) { return comm.launch.size; }
 
 int rt_local_ranks(void) { return comm.launch.local_size > 0 ? comm.launch.local_size : 1; }
+
+const char *rt_comm_version(void) { return comm.version ? comm.version : "none"; }
 
 ptrdiff_t rt_rank_batch(const RtTrain *t) { return (ptrdiff_t)(t->batch / rt_ranks()); }
 
@@ -65,6 +68,7 @@ static const char *open_wire(RtWireOpen *w)
     const char *wrong = comm.wire->open(w);
     if (wrong)
         rt_fail(RT_EXIT_STALL, "the back end %s cannot start: %s", comm.wire->name, wrong);
+    comm.version = w->version;
     return w->text;
 }
 

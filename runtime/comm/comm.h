@@ -104,6 +104,8 @@ int rt_local_ranks(void); /* of them on this host; 1 where that is not known */
    a job of one rank. */
 void rt_comm_open(const RtOptions *o);
 void rt_comm_close(void);
+/* Of what moves the bytes, the same on hosts with the same library: "Gloo 0.5.0" */
+const char *rt_comm_version(void);
 typedef struct RtComm RtComm; /* ranks that exchange with each other, numbered from 0 */
 typedef enum { RT_SUM, RT_MAX } RtReduce;
 

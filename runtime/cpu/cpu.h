@@ -88,7 +88,9 @@ bool rt_matmul_onednn_bf16(void *c, RtType type, const rt_bf16 *a, const rt_bf16
 /* Bytes of RT_ROOM_PACK that it works in, for operands of type in and c of type out; false: it is
    absent or declines the product. */
 bool rt_onednn_room(RtType in, RtType out, const RtMatmul *p, size_t *bytes);
+const char *rt_onednn_version(void); /* "oneDNN 2.6.3" */
 #else
+static inline const char *rt_onednn_version(void) { return "none"; }
 static inline bool rt_matmul_onednn_f32(float *c, const float *a, const float *b, const RtMatmul *p)
 {
     RT_UNUSED(c);

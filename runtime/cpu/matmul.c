@@ -84,6 +84,11 @@ static void matmul_one_f32(float *c, const float *a, const float *b, const RtMat
                 b + matmul_offset(p.step_b, &p, i), &p, threads);                                  \
     }
 
+const char *rt_products_library(const RtModel *m)
+{
+    return m->real == RT_F64 || matmul_is_plain() ? "none" : rt_onednn_version();
+}
+
 void rt_matmul_f32(float *c, const float *a, const float *b, RtMatmul p)
 {
     MATMUL_BATCH(matmul_one_f32)

@@ -153,6 +153,14 @@ static bool attr_make(dnnl_primitive_attr_t *attr, bool add)
     return good;
 }
 
+const char *rt_onednn_version(void)
+{
+    static char text[48];
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    return text;
+}
+
 static void kept_free(Kept *kept)
 {
     for (int i = 0; i < MEM_COUNT; i++)

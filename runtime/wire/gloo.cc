@@ -11,6 +11,7 @@
 
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
+#include <gloo/config.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
@@ -18,6 +19,9 @@
 extern "C" {
 #include "wire/wire.h"
 }
+
+#define TEXT(number)   #number
+#define NUMBER(number) TEXT(number)
 
 namespace
 {
@@ -110,6 +114,8 @@ const char *wire_open(RtWireOpen *o)
         connect(world, o->rank, o->size);
         version = "Gloo over " + std::string(o->interface ? o->interface : o->address);
         o->text = version.c_str();
+        o->version = "Gloo " NUMBER(GLOO_VERSION_MAJOR) "." NUMBER(GLOO_VERSION_MINOR) "." NUMBER(
+            GLOO_VERSION_PATCH);
     });
 }
 

@@ -79,7 +79,7 @@ static const char *wire_open(RtWireOpen *o)
     MPI_Comm_size(world, &size);
     o->size = size;
     find_version();
-    o->text = version;
+    o->text = o->version = version;
     const char *stranger = find_stranger();
     if (stranger)
         return stranger;

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-enum { RT_WIRE_ABI = 1 };
+enum { RT_WIRE_ABI = 2 };
 
 typedef struct {                            /* what open is given, and tells */
     int rank, size, local_rank, local_size; /* of the launcher; those of MPI are told here */
@@ -19,7 +19,8 @@ typedef struct {                            /* what open is given, and tells */
     /* the store: set; get waits, and allocates by malloc */
     void (*set)(const char *key, const void *value, size_t n);
     char *(*get)(const char *key, size_t *n);
-    const char *text; /* told: "Open MPI 4.1.4" */
+    const char *text;    /* told: "Open MPI 4.1.4", "Gloo over eth0" */
+    const char *version; /* told, the same on hosts with the same library: "Gloo 0.5.0" */
 } RtWireOpen;
 
 /* group: NULL for all ranks, or what split gave. */

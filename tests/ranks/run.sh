@@ -70,6 +70,12 @@ sizes="-D V=28 -D C=32 -D H=2 -D L=2"
 "$GRADCC" "$root/models/chargpt.model" --precision=fp64 $sizes -o gpt || { bad build "gpt does not compile"; exit; }
 run="./gpt --data input.txt --steps 20 --batch 12 --eval 10 --save 10 --dims T=24"
 
+# A back end with faults (faulty.c).
+faulty() { LD_LIBRARY_PATH=faulty FAULT=$1 "${@:2}"; }
+mkdir faulty
+${CC:-gcc} -std=c11 -D_GNU_SOURCE -shared -fPIC -I"$root/runtime" -DGLOO="\"$(realpath "$BUILD")/libgradcc_gloo.so\"" \
+    "$here/faulty.c" -o faulty/libgradcc_gloo.so
+
 # ---- the same model -------------------------------------------------------------------------------
 
 $run --out one --accumulate 4 > one.log 2>&1 || bad one "$(tail -n 1 one.log)"
@@ -413,14 +419,14 @@ wrong no-back-end 2 '--comm tin: wants auto, mpi or gloo' -- --world-size 2 --ra
 fake='#include "wire/wire.h"
 static const char *no(RtWireOpen *o) { return o->size > 1 ? "no luck" : 0; }
 const RtWire rt_wire = { .abi = ABI, .name = "gloo", .open = no };'
-for abi in 1 99; do
+for abi in RT_WIRE_ABI 99; do
     mkdir fake$abi
     echo "$fake" | ${CC:-gcc} -x c - -shared -fPIC -DABI=$abi -I"$root/runtime" -o fake$abi/libgradcc_gloo.so
 done
 wrong other-version 2 'started by flags, and the back end gloo cannot be loaded: it is of another version of gradcc' \
     LD_LIBRARY_PATH=fake99 -- --world-size 2 --rank 0 --rendezvous a:1
 port=$((port + 1))
-LD_LIBRARY_PATH=fake1 gloo no-start 2 ./gpt --data input.txt --dims T=24 --out none --batch 8
+LD_LIBRARY_PATH=fakeRT_WIRE_ABI gloo no-start 2 ./gpt --data input.txt --dims T=24 --out none --batch 8
 says no-start "76 76" no-start.1.log 'the back end gloo cannot start: no luck'
 wrong not-gloo 2 '--comm gloo: ranks started by MPI talk through MPI' OMPI_COMM_WORLD_SIZE=2 -- --comm gloo
 wrong not-mpi 2 '--comm mpi: ranks started by flags talk through Gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm mpi
@@ -449,9 +455,10 @@ says batch "2 2" batch.1.log "batch = 9 does not divide into 1 micro-step on eac
 differ() {
     local name=$1 text=$2 a b; shift 2
     port=$((port + 1))
-    ./gpt --data input.txt --dims T=24 --out none --batch 8 --rank 0 --world-size 2 --rendezvous localhost:$port \
+    ${zero:-./gpt} --data input.txt --dims T=24 --out none --batch 8 --rank 0 --world-size 2 --rendezvous localhost:$port \
         --rendezvous-timeout 30 > $name.0.log 2>&1 & a=$!
-    "$@" --dims T=24 --out none --batch 8 --rank 1 --world-size ${world:-2} --rendezvous localhost:$port > $name.1.log 2>&1 & b=$!
+    "$@" --dims T=24 --out none --batch 8 --rank 1 --world-size ${world:-2} --rendezvous localhost:$port \
+        --rendezvous-timeout 30 > $name.1.log 2>&1 & b=$!
     wait $a; codes=" $?"; wait $b; codes="$codes $?"
     says $name "2 2" $name.0.log "$text"
     grep -qF -- "$text" $name.1.log || bad $name-both "rank 1 says: $(cat $name.1.log)"
@@ -462,6 +469,13 @@ differ other-program 'ranks would not train the same model:' ./other --data inpu
 differ other-settings '"lr": 0.5' ./gpt --data input.txt --lr 0.5
 differ other-seed '"seed": 7' ./gpt --data input.txt --seed 7
 differ other-data 'data: ' ./gpt --data other.txt
+differ other-products 'RT_MATMUL: plain' env RT_MATMUL=plain ./gpt --data input.txt
+differ other-gloo 'sums by: Gloo 9.9.9' faulty version ./gpt --data input.txt
+if nm -D tree | grep -q ' U dnnl_version'; then
+    echo 'const int *dnnl_version(void) { static const int v[] = { 9, 9, 9 }; return v; }' |
+        ${CC:-gcc} -x c - -shared -fPIC -o libversion.so
+    zero=./tree differ other-onednn 'products by: oneDNN 9.9.9' env LD_PRELOAD=./libversion.so ./tree --data input.txt
+fi
 world=3 differ other-world 'was told of 3 ranks, and rank 0 of 2' ./gpt --data input.txt
 port=$((port + 1)) pids=()
 for r in 0 1 1; do

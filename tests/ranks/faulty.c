@@ -1,0 +1,88 @@
+/* faulty.c -- a back end that is Gloo, but for what FAULT says, on the rank that has it:
+ *
+ *     version      it is of another version
+ *     bit:N        of the Nth gathering of gradients one bit of what has come is flipped
+ *
+ * In: GLOO, the path of the real one. Compiled as libgradcc_gloo.so, for LD_LIBRARY_PATH.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/wire.h"
+
+static const RtWire *real;
+static int rank, size, left = -1; /* gatherings */
+
+static const char *open_real(RtWireOpen *o)
+{
+    const char *fault = getenv("FAULT");
+    void *library = dlopen(GLOO, RTLD_NOW);
+    real = library ? dlsym(library, "rt_wire") : NULL;
+    if (!real)
+        return "no Gloo";
+    rank = o->rank;
+    size = o->size;
+    const char *wrong = real->open(o);
+    if (fault && strcmp(fault, "version") == 0)
+        o->version = "Gloo 9.9.9";
+    if (fault && strncmp(fault, "bit:", 4) == 0)
+        left = atoi(fault + 4);
+    return wrong;
+}
+
+static const char *split(void *g, int colour, int me, void **part)
+{
+    return real->split(g, colour, me, part);
+}
+
+static void free_part(void *part) { real->free(part); }
+
+static const char *scatter_gather(void *g, const void *from, const size_t *at, const size_t *n,
+                                  void *to, size_t each)
+{
+    return real->scatter_gather(g, from, at, n, to, each);
+}
+
+static const char *all_gather(void *g, void *base, const size_t *at, const size_t *n)
+{
+    const char *wrong = real->all_gather(g, base, at, n);
+    const int from = (rank + 1) % size;
+    if (left > 0 && n[from] > 4096 && --left == 0) /* of gradients */
+        ((char *)base)[at[from] + 6] ^= 1;
+    return wrong;
+}
+
+static const char *broadcast(void *g, void *at, size_t n, int root)
+{
+    return real->broadcast(g, at, n, root);
+}
+
+static const char *send(void *g, const void *at, size_t n, int to)
+{
+    return real->send(g, at, n, to);
+}
+
+static const char *recv(void *g, void *at, size_t n, int from)
+{
+    return real->recv(g, at, n, from);
+}
+
+static const char *barrier(void *g) { return real->barrier(g); }
+
+static void close_real(void) { real->close(); }
+
+const RtWire rt_wire = {
+    .abi = RT_WIRE_ABI,
+    .name = "gloo",
+    .open = open_real,
+    .split = split,
+    .free = free_part,
+    .scatter_gather = scatter_gather,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .send = send,
+    .recv = recv,
+    .barrier = barrier,
+    .close = close_real,
+};
