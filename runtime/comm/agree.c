@@ -1,4 +1,5 @@
-/* agree.c -- before the first update: do all ranks train the same thing?
+/* agree.c -- do all ranks train the same thing, before the first update; and do they have the same
+ * parameters, later on?
  *
  * In: what decides what this rank computes, a line each: the program's own bytes, libraries,
  * variables, settings, data, the checkpoint it goes on from, parameters. Out: nothing, or the end
@@ -155,6 +156,66 @@ void rt_agree(const RtRun *run, const char *checkpoint)
         rt_store_set(key, lines, strlen(lines));
     free(rt_store_get("agreed", NULL));
     rt_free(lines);
+}
+
+/* ---- later on -------------------------------------------------------------------------------- */
+
+/* The first rank of the most that have the same; of several such groups the one of the lowest. */
+static int most_common(const uint64_t *hash, int ranks)
+{
+    int best = 0, most = 0;
+    for (int r = 0; r < ranks; r++) {
+        int n = 0;
+        for (int s = 0; s < ranks; s++)
+            n += hash[s] == hash[r];
+        if (n > most)
+            best = r, most = n;
+    }
+    return best;
+}
+
+/* "rank 1 (node1, process 12), rank 3 (node2, process 9) and 5 more": those that have that hash, or
+   those that have others. */
+static void name_ranks(const uint64_t *hash, int ranks, uint64_t wanted, bool same, int names,
+                       char text[TABLE])
+{
+    char name[RT_WHO_TEXT];
+    size_t at = 0;
+    int n = 0;
+    for (int r = 0; r < ranks; r++)
+        if ((hash[r] == wanted) == same && n++ < names)
+            at += (size_t)snprintf(text + at, TABLE - at, "%s%s", n > 1 ? ", " : "",
+                                   rt_store_who(r, name));
+    if (n > names)
+        snprintf(text + at, TABLE - at, " and %d more", n - names);
+}
+
+void rt_agree_still(const RtRun *run, int64_t saved)
+{
+    static uint64_t hash[RT_MAX_RANKS];
+    const int ranks = rt_ranks();
+    bool same = true;
+    if (ranks == 1)
+        return;
+    hash[rt_rank()] = rt_place_hash(run->p, rt_params_bytes(run->model));
+    rt_comm_all_gather(rt_comm_world(), hash, ranks, RT_F64, "hashes of the parameters");
+    for (int r = 1; r < ranks; r++)
+        same = same && hash[r] == hash[0];
+    if (same)
+        return;
+    while (rt_rank() > 0) /* rank 0 tells, and ends all */
+        rt_comm_barrier(rt_comm_world(), "the end");
+    const uint64_t most = hash[most_common(hash, ranks)];
+    char others[TABLE], these[TABLE], newest[64] = "there is no checkpoint";
+    name_ranks(hash, ranks, most, false, 8, others);
+    name_ranks(hash, ranks, most, true, 1, these);
+    if (saved >= 0)
+        snprintf(newest, sizeof newest, "the last checkpoint is of step %lld", (long long)saved);
+    rt_fail(RT_EXIT_FAIL,
+            "step %lld: ranks have different parameters: those of %s are not those of %s\nhint: a "
+            "network, memory or a processor there may be faulty; nothing of this step is written, "
+            "%s",
+            (long long)run->state->step, others, these, newest);
 }
 
 double rt_agree_bytes(const RtModel *m, const RtOptions *o)

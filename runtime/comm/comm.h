@@ -82,6 +82,9 @@ const char *rt_store_address(void); /* that it listens at: of the interface, if 
    does not come. */
 void rt_store_open(const RtLaunch *l, double timeout, double silence);
 void rt_store_close(void); /* in order: not taken for a loss */
+enum { RT_WHO_TEXT = 160 };
+const char *rt_store_who(int rank,
+                         char text[RT_WHO_TEXT]); /* rank 0: "rank 1 (node1, process 12)" */
 void rt_store_set(const char *key, const void *value, size_t n);
 char *rt_store_get(const char *key, size_t *n); /* waits for it; malloc, a NUL byte behind it */
 void rt_store_linger(void);      /* rank 0, whose job has failed: until the others have been told */
@@ -168,6 +171,9 @@ void rt_report_failure(const char *text); /* report.c: to torchrun */
 /* Before the first update: program, model, settings, data and parameters are the same on every
    rank, or all end with a table of who has what. */
 void rt_agree(const RtRun *run, const char *checkpoint);
+/* The parameters are the same on every rank, or all end and are told on which not; saved: the step
+   of the last checkpoint, -1 = none. */
+void rt_agree_still(const RtRun *run, int64_t saved);
 double rt_agree_bytes(const RtModel *m, const RtOptions *o); /* that it works in */
 /* --comm-check: each exchange with numbers whose answer is known, by rank; the exit code. */
 int rt_comm_check(void);

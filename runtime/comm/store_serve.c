@@ -109,10 +109,11 @@ __attribute__((format(printf, 2, 3))) static void fail_job(int code, const char 
             answer_failed(&server.peer[i]);
 }
 
-static const char *who(int rank, char text[160])
+const char *rt_store_who(int rank, char text[RT_WHO_TEXT])
 {
     const StoreHello *h = &server.member[rank].hello;
-    snprintf(text, 160, "rank %d (%.63s, process %lld)", rank, h->host, (long long)h->process);
+    snprintf(text, RT_WHO_TEXT, "rank %d (%.63s, process %lld)", rank, h->host,
+             (long long)h->process);
     return text;
 }
 
@@ -270,12 +271,12 @@ static void on_stalled(const char *value, size_t n)
         most = now > most ? now : most;
     }
     for (int r = 0; r < server.launch.size; r++) {
-        char name[160];
+        char name[RT_WHO_TEXT];
         if (server.member[r].at != least || least == most)
             continue;
         if (late++ < 4)
             at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
-                                   who(r, name));
+                                   rt_store_who(r, name));
     }
     const char *text = n > sizeof(int64_t) ? value + sizeof(int64_t) : "";
     if (late == 0)
@@ -288,15 +289,16 @@ static void on_stalled(const char *value, size_t n)
 
 static void on_gone(int rank)
 {
-    char name[160];
+    char name[RT_WHO_TEXT];
     if (server.met && !server.member[rank].left)
-        fail_job(RT_EXIT_STALL, "%s is gone: it ended, or its host was cut off", who(rank, name));
+        fail_job(RT_EXIT_STALL, "%s is gone: it ended, or its host was cut off",
+                 rt_store_who(rank, name));
 }
 
 static void look_for_silence(void)
 {
     const double now = rt_now();
-    char name[160];
+    char name[RT_WHO_TEXT];
     for (int r = 0; server.met && r < server.launch.size; r++) {
         const Member *m = &server.member[r];
         if (m->gone > 0 && now - m->gone > GRACE)
@@ -305,7 +307,7 @@ static void look_for_silence(void)
             fail_job(RT_EXIT_STALL,
                      "%s has given no sign of life for %.0f s: it is stopped, or its host cannot "
                      "be reached",
-                     who(r, name), now - m->seen);
+                     rt_store_who(r, name), now - m->seen);
     }
     if (!server.met && now > server.deadline)
         fail_missing();
@@ -344,9 +346,9 @@ static void on_message(Peer *p)
         memcpy(&m->at, value, sizeof m->at);
     m->seen = m->seen > 0 ? rt_now() : 0;
     if (op == STORE_FAIL) {
-        char name[160], *text;
+        char name[RT_WHO_TEXT], *text;
         const long code = strtol(value, &text, 10);
-        fail_job((int)code, "%s: %s", who(p->rank, name), text + (*text == ' '));
+        fail_job((int)code, "%s: %s", rt_store_who(p->rank, name), text + (*text == ' '));
         return;
     }
     if (op == STORE_STALLED && n > sizeof m->at) {

@@ -332,7 +332,10 @@ static void save(Train *t)
 {
     const bool writes = strcmp(t->o->train.out, "none") != 0; /* rank 0 does */
     double failed = 0;
-    if (!writes || t->saved == t->run->state->step)
+    if (t->saved == t->run->state->step)
+        return;
+    rt_agree_still(t->run, t->saved);
+    if (!writes)
         return;
     if (t->dir)
         failed = rt_run_save(t->run, t->dir) != 0;

@@ -155,6 +155,28 @@ for n in 1 3; do
 done
 same resume-parameters on1 on3
 
+# ---- a faulty network ------------------------------------------------------------------------------
+
+# One bit of what rank 1 is sent in the 15th update is another one.
+port=$((port + 1)) pids=() codes=
+for r in 0 1 2; do
+    fault=none; [ $r = 1 ] && fault=bit:15
+    faulty $fault timeout 60 $run --out bit --rank $r --world-size 3 --rendezvous localhost:$port > bit.$r.log 2>&1 & pids+=($!)
+done
+for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+for r in 0 1 2; do
+    says bit-$r "1 1 1" bit.$r.log 'step 20: ranks have different parameters: those of rank 1 (' ') are not those of rank 0 (' \
+        ') and 1 more' 'the last checkpoint is of step 10'
+done
+[ "$(ls -d bit/step-*)" = bit/step-00000010 ] && ok bit-saved || bad bit-saved "$(ls bit)"
+port=$((port + 1)) pids=() codes=
+for r in 0 1; do
+    fault=none; [ $r = 0 ] && fault=bit:3
+    faulty $fault timeout 60 $run --out none --rank $r --world-size 2 --rendezvous localhost:$port > bit2.$r.log 2>&1 & pids+=($!)
+done
+for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+says bit-of-two "1 1" bit2.0.log 'step 10: ranks have different parameters: those of rank 1 (' 'there is no checkpoint'
+
 # ---- the end of one is the end of all -------------------------------------------------------------
 
 # lost NAME SIGNAL RANK CODE TEXT: three ranks, one is sent a signal while they train; the others
