@@ -28,8 +28,7 @@ struct RtBuckets {
     int n_pieces, complete;
     Bucket *bucket;
     int n_buckets, begun;
-    int64_t last;  /* number of the last exchange that was begun */
-    double waited; /* seconds, behind backward passes */
+    int64_t last; /* number of the last exchange that was begun */
 };
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -206,6 +205,21 @@ void rt_ready(RtBuckets *b, int step, ptrdiff_t i)
         begin_bucket(b);
 }
 
+RtBucketsAt rt_buckets_at(const RtBuckets *b)
+{
+    return (RtBucketsAt){ b ? b->complete : 0, b ? b->begun : 0 };
+}
+
+void rt_buckets_go_to(RtBuckets *b, RtBucketsAt at)
+{
+    if (!b)
+        return;
+    b->begun = 0;
+    while (b->begun < at.begun)
+        begin_bucket(b);
+    b->complete = at.complete;
+}
+
 /* All sums are there. */
 void rt_buckets_finish(RtBuckets *b)
 {
@@ -213,19 +227,17 @@ void rt_buckets_finish(RtBuckets *b)
         return;
     while (b->begun < b->n_buckets)
         begin_bucket(b);
-    const double start = rt_now();
     rt_comm_wait(b->last);
-    b->waited += rt_now() - start;
     b->complete = b->begun = 0;
     b->last = 0;
 }
 
 void rt_buckets_report(const RtBuckets *b, int64_t steps)
 {
-    const double took = rt_comm_seconds();
+    const double took = rt_comm_seconds(), waited = rt_comm_waited();
     if (!b || took <= 0 || steps <= 0)
         return;
-    const double hidden = took > b->waited ? 1 - b->waited / took : 0;
+    const double hidden = took > waited ? 1 - waited / took : 0;
     printf("ranks    sums of gradients took %.1f ms per update, %.0f %% of it while the backward "
            "pass went on\n",
            took / (double)steps * 1e3, 100 * hidden);

@@ -31,10 +31,21 @@ ptrdiff_t rt_micro_batch(const RtTrain *t)
 
 int rt_micro_steps(const RtTrain *t) { return (int)t->accumulate * rt_leaves(); }
 
+void exchange_fail(const char *what, const char *wrong)
+{
+    char *text = rt_printf("%s failed: %s", what, wrong);
+    (void)sleep(3);
+    rt_tell(text);
+    rt_report_failure(text);
+    rt_store_fail(RT_EXIT_STALL, text);
+    (void)sleep(3);
+    _exit(RT_EXIT_STALL);
+}
+
 /* ---- open and close -------------------------------------------------------------------------- */
 
 /* The back end of that name; ends the program where it is not here. */
-static const RtWire *load(const char *name, const char *why)
+static const RtWire *load(const char *name)
 {
     char file[64];
     snprintf(file, sizeof file, "libgradcc_%.32s.so", name);
@@ -42,22 +53,23 @@ static const RtWire *load(const char *name, const char *why)
     const RtWire *wire = library ? dlsym(library, "rt_wire") : NULL;
     if (!wire || wire->abi != RT_WIRE_ABI)
         rt_fail(RT_EXIT_USAGE,
-                "%s, and the back end %s cannot be loaded: %s\nhint: gradcc is built with it where "
-                "its library is installed; --comm names another one",
-                why, name, library ? "it is of another version of gradcc" : dlerror());
+                "started by %s, and the back end %s cannot be loaded: %s\nhint: gradcc is built "
+                "with it where its library is installed; --comm names another one",
+                rt_launcher_name(comm.launch.by), name,
+                library ? "it is of another version of gradcc" : dlerror());
     return wire;
 }
 
+/* The back end of CPUs that this launcher needs; NULL: programs for GPUs need none. */
 static const char *choose(const RtOptions *o)
 {
-    static const char *const names[] = { "auto", "mpi", "gloo" };
-    const bool mpi = comm.launch.by == RT_BY_MPI;
-    int i = 0;
-    while (i < 3 && strcmp(o->comm, names[i]) != 0)
-        i++;
-    if (i == 3)
-        rt_fail(RT_EXIT_USAGE, "--comm %s: wants auto, mpi or gloo", o->comm);
-    if (comm.launch.by != RT_BY_NOBODY && i > 0 && mpi != (i == 1))
+    const bool mpi = comm.launch.by == RT_BY_MPI, automatic = strcmp(o->comm, "auto") == 0;
+    const char *names = exchange_names(o->comm);
+    if (names)
+        rt_fail(RT_EXIT_USAGE, "--comm %s: wants %s", o->comm, names);
+    if (!rt_place_is_host())
+        return mpi ? "mpi" : NULL; /* which knows the ranks, and is asked for nothing else */
+    if (comm.launch.by != RT_BY_NOBODY && !automatic && mpi != (strcmp(o->comm, "mpi") == 0))
         rt_fail(RT_EXIT_USAGE, "--comm %s: ranks started by %s talk through %s", o->comm,
                 rt_launcher_name(comm.launch.by), mpi ? "MPI" : "Gloo");
     return mpi ? "mpi" : "gloo";
@@ -111,7 +123,8 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
     w->rank = l->rank;
     w->size = l->size;
     w->address = rt_store_own();
-    open_wire(w);
+    if (comm.wire)
+        open_wire(w);
 }
 
 /* rt_fail ends this rank: the others hear of it. */
@@ -133,14 +146,14 @@ static bool is_narrow(const RtOptions *o)
     return narrow;
 }
 
-static void tell(const RtWireOpen *w)
+static void tell(const char *by)
 {
     const RtLaunch *l = &comm.launch;
     printf("ranks    %d, started by %s; this is rank %d", l->size, rt_launcher_name(l->by),
            l->rank);
     if (l->local_size > 0)
         printf(", with %d of them on this host", l->local_size);
-    printf("; they met at %s; sums by %s\n", rt_store_text(), w->text);
+    printf("; they met at %s; sums by %s\n", rt_store_text(), by);
 }
 
 void rt_comm_open(const RtOptions *o)
@@ -152,12 +165,7 @@ void rt_comm_open(const RtOptions *o)
     const bool narrow = is_narrow(o);
     if (l->size == 1 && l->by != RT_BY_MPI)
         return;
-    if (!rt_place_is_host())
-        rt_fail(RT_EXIT_USAGE, "started by %s: programs for GPUs run on one rank as yet",
-                rt_launcher_name(l->by));
-    char *why = rt_printf("started by %s", rt_launcher_name(l->by));
-    comm.wire = load(name, why);
-    rt_free(why);
+    comm.wire = name ? load(name) : NULL;
     RtWireOpen w = {
         .rank = -1,
         .interface = o->interface,
@@ -171,24 +179,22 @@ void rt_comm_open(const RtOptions *o)
         open_by_store(o, &w);
     if (l->size == 1)
         return;
-    exchange_start(comm.wire, (RtComm){ .rank = l->rank, .size = l->size }, o->comm_timeout,
-                   narrow);
+    const char *by = exchange_start(&(ExchangeOpen){ o, l, comm.wire, w.text, narrow });
     if (l->rank > 0 && !o->comm_check)
         rt_speak_as(rt_keep(rt_printf("rank %d", l->rank)));
-    tell(&w);
+    tell(by);
 }
 
 void rt_comm_close(void)
 {
-    if (!comm.wire)
-        return;
     if (comm.launch.size > 1) {
         rt_comm_barrier(rt_comm_world(), "the end of the run");
         rt_before_fail = NULL;
         exchange_stop();
         rt_store_close();
     }
-    comm.wire->close();
+    if (comm.wire)
+        comm.wire->close();
     comm.wire = NULL;
     comm.launch = (RtLaunch){ .size = 1 };
 }

@@ -7,12 +7,14 @@
  *     store.c     where ranks meet: names and values, served by rank 0; who is alive
  *     watch.c     a thread that says so once a second, and ends the process where a rank is lost
  *     comm.c      a job is opened and closed
- *     exchange.c  sums and more, one behind the other, in a thread of their own
+ *     pieces.c    sums over ranks, made of what moves bytes
  *     buckets.c   gradients, summed while the backward pass goes on
  *     tree.c      the same bits for each number of ranks
  *     agree.c     do all ranks train the same thing?
  *     report.c    what torchrun is told of a failure
- *     wire/       what moves the bytes: back ends, each loaded when it is needed
+ *     wire/       what moves bytes between CPUs: back ends, each loaded when it is needed
+ *
+ * What ranks exchange, and when: cpu/exchange.c, in a thread; cuda/exchange.cu, on a stream.
  *
  * Errors: one message and the end of the program on every rank; exit code RT_EXIT_USAGE where flags
  * or the environment are wrong, RT_EXIT_STALL where a rank is missing, lost or late.
@@ -22,7 +24,15 @@
 
 #include "run.h"
 
-enum { RT_EXIT_STALL = 76, RT_MAX_RANKS = 4096 };
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+enum {
+    RT_EXIT_STALL = 76,
+    RT_MAX_RANKS = 4096,
+    RT_PATIENCE = 3600 /* seconds that exchanges may take behind what takes long */
+};
 
 /* ---- launch.c -------------------------------------------------------------------------------- */
 
@@ -139,7 +149,8 @@ void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over 
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what);
 void rt_comm_wait(int64_t number);
 double rt_comm_bytes(void);   /* allocated to work in */
-double rt_comm_seconds(void); /* that sums which were begun so took until now */
+double rt_comm_seconds(void); /* that sums which were begun so took until now, */
+double rt_comm_waited(void);  /* and of them, that rt_comm_wait took */
 int rt_comm_signal(void);     /* the highest number of rt_signal_pending of all ranks */
 
 /* ---- buckets.c ------------------------------------------------------------------------------- */
@@ -150,15 +161,29 @@ void rt_buckets_close(RtBuckets *b);
 void rt_buckets_print(const RtBuckets *b);    /* the line "sums" */
 uint64_t rt_buckets_hash(const RtBuckets *b); /* of the order and the places of sums */
 void rt_buckets_finish(RtBuckets *b);         /* the backward pass is done: all sums are there */
+typedef struct {
+    int complete, begun; /* pieces, buckets */
+} RtBucketsAt;
+RtBucketsAt rt_buckets_at(const RtBuckets *b); /* in the backward pass that goes on */
+/* Sums up to there are begun, from the first on; {}: none of this pass. */
+void rt_buckets_go_to(RtBuckets *b, RtBucketsAt at);
 void rt_buckets_report(const RtBuckets *b, int64_t steps); /* how much of them was hidden */
 
 /* ---- tree.c ---------------------------------------------------------------------------------- */
 
+typedef struct { /* in the place */
+    void *gradient;
+    double *sum; /* of the losses, RT_MAX_SLOTS */
+} RtLeaf;
+/* cpu/step.c, cuda/step.cu: a leaf, or a partial sum, is kept, and the losses' sums begin anew; or
+   it is added to the gradient and those sums. */
+void rt_leaf_keep(const RtModel *m, const RtLeaf *to, const void *d_p, RtStep *s);
+void rt_leaf_add(const RtModel *m, const RtLeaf *from, void *d_p, RtStep *s);
 typedef struct RtTree RtTree;
-void rt_tree_set(int64_t leaves);       /* of --tree; 0 = none: each rank is one leaf */
-int rt_leaves(void);                    /* of each rank */
-int rt_tree_buffers(void);              /* gradients that are kept beside the one there is always */
-RtTree *rt_tree_open(const RtModel *m); /* NULL: a rank has one leaf */
+void rt_tree_set(int64_t leaves);             /* of --tree; 0 = none: each rank is one leaf */
+int rt_leaves(void);                          /* of each rank */
+double rt_tree_place_bytes(const RtModel *m); /* what it keeps, in the place */
+RtTree *rt_tree_open(const RtModel *m);       /* NULL: a rank has one leaf */
 void rt_tree_close(RtTree *t);
 /* A leaf is complete, and another one begins; the last one is. */
 void rt_tree_leaf(RtTree *t, void *d_p, RtStep *s);
@@ -187,5 +212,9 @@ typedef struct {      /* of comm.c, as it is now */
 } RtProgress;
 void rt_watch_start(RtProgress (*progress)(void), double period); /* seconds between beats */
 void rt_watch_stop(void);
+
+#if defined(__cplusplus)
+} /* extern "C" */
+#endif
 
 #endif

@@ -12,11 +12,8 @@ enum { DEPTH = 16 };
 struct RtTree {
     int leaves, done; /* of this rank in an update; those that are complete */
     int level;        /* partial sums that are kept, of subtrees to the left */
-    void *kept[DEPTH];
-    double sum[DEPTH][RT_MAX_SLOTS];
-    ptrdiff_t n;
-    size_t bytes; /* of a gradient */
-    RtType real;
+    RtLeaf kept[DEPTH];
+    const RtModel *m;
 };
 
 static int64_t leaves_wanted;
@@ -40,7 +37,14 @@ static int depth_of(int leaves)
     return depth;
 }
 
-int rt_tree_buffers(void) { return depth_of(rt_leaves()); }
+static size_t gradient_bytes(const RtModel *m) { return (size_t)m->n_elems * rt_real_bytes(m); }
+
+double rt_tree_place_bytes(const RtModel *m)
+{
+    return depth_of(rt_leaves())
+           * (double)(rt_place_size(gradient_bytes(m))
+                      + rt_place_size(RT_MAX_SLOTS * sizeof(double)));
+}
 
 RtTree *rt_tree_open(const RtModel *m)
 {
@@ -48,52 +52,35 @@ RtTree *rt_tree_open(const RtModel *m)
         return NULL;
     RtTree *t = rt_alloc(sizeof *t, "a tree of sums");
     t->leaves = rt_leaves();
-    t->n = m->n_elems;
-    t->real = m->real;
-    t->bytes = (size_t)t->n * rt_real_bytes(m);
-    for (int i = 0; i < depth_of(t->leaves); i++)
-        t->kept[i] = rt_place_alloc(t->bytes, "a tree of sums");
+    t->m = m;
+    for (int i = 0; i < depth_of(t->leaves); i++) {
+        t->kept[i].gradient = rt_place_alloc(gradient_bytes(m), "a tree of sums");
+        t->kept[i].sum = rt_place_alloc(RT_MAX_SLOTS * sizeof(double), "a tree of sums");
+    }
     return t;
 }
 
 void rt_tree_close(RtTree *t)
 {
-    for (int i = 0; t && i < depth_of(t->leaves); i++)
-        rt_place_free(t->kept[i]);
+    for (int i = 0; t && i < depth_of(t->leaves); i++) {
+        rt_place_free(t->kept[i].gradient);
+        rt_place_free(t->kept[i].sum);
+    }
     rt_free(t);
 }
-
-#define DEFINE_ADD(real, name)                                                                     \
-    static void name(real *restrict to, const real *restrict from, ptrdiff_t n)                    \
-    {                                                                                              \
-        RT_PARALLEL_SIMD(n)                                                                        \
-        for (ptrdiff_t i = 0; i < n; i++)                                                          \
-            to[i] += from[i];                                                                      \
-    }
-DEFINE_ADD(float, add_f32)
-DEFINE_ADD(double, add_f64)
 
 /* A leaf is complete in d_p and s->sum: both become those of the largest subtree that ends here. */
 static void join(RtTree *t, void *d_p, RtStep *s)
 {
-    for (int left = t->done; left & 1; left >>= 1) {
-        t->level--;
-        if (t->real == RT_F64)
-            add_f64(d_p, t->kept[t->level], t->n);
-        else
-            add_f32(d_p, t->kept[t->level], t->n);
-        for (int i = 0; i < RT_MAX_SLOTS; i++)
-            s->sum[i] += t->sum[t->level][i];
-    }
+    for (int left = t->done; left & 1; left >>= 1)
+        rt_leaf_add(t->m, &t->kept[--t->level], d_p, s);
     t->done++;
 }
 
 void rt_tree_leaf(RtTree *t, void *d_p, RtStep *s)
 {
     join(t, d_p, s);
-    memcpy(t->kept[t->level], d_p, t->bytes);
-    memcpy(t->sum[t->level++], s->sum, sizeof s->sum);
-    memset(s->sum, 0, sizeof s->sum);
+    rt_leaf_keep(t->m, &t->kept[t->level++], d_p, s);
     s->add = false;
 }
 

@@ -26,6 +26,7 @@ static const struct {
     { "RT_CUDA_PROFILE", NULL, false },
     { "RT_CUBLASLT", NULL, false },
     { "RT_CUDNN", NULL, false },
+    { "RT_NCCL", NULL, false },
     { "RT_FAULT", NULL, false }, /* base.c: of tests */
 };
 enum { KNOWN = sizeof known / sizeof *known };

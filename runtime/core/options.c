@@ -106,7 +106,7 @@ static const RtOption fixed_rows[] = {
 { "threads",      RT_OPT_INT,  AT(threads),            ALL,        1,        4096,     "N",
   "threads", true },
 { "device",       RT_OPT_INT,  AT(device),             ALL,        0,        1023,     "N",
-  "number of the GPU, as nvidia-smi has it (or CUDA_DEVICE_ORDER)", false },
+  "number of the GPU, as nvidia-smi has it; else that of this rank on its host", false },
 { "tf32",         RT_OPT_FLAG, AT(tf32),               ALL,        0,        0,        NULL,
   "products of fp32 in TF32: faster, to about three digits", true },
 { "rank",         RT_OPT_INT,  AT(rank),               TRAIN|EVAL, 0,        4095,     "N",
@@ -119,7 +119,7 @@ static const RtOption fixed_rows[] = {
   "HOST:PORT|DIR",
   "where rank 0 waits for the others, or a directory where it writes that", false },
 { "comm",         RT_OPT_TEXT, AT(comm),               TRAIN|EVAL, 0,        0,        "NAME",
-  "what processes exchange sums with: auto, mpi, gloo", false },
+  "what processes exchange sums with: auto, mpi, gloo, nccl", false },
 { "comm-dtype",   RT_OPT_TEXT, AT(comm_dtype),         TRAIN,      0,        0,        "NAME",
   "of gradients between processes: fp32, or bf16 for half the bytes", false },
 { "interface",    RT_OPT_TEXT, AT(interface),          TRAIN|EVAL, 0,        0,        "NAME",
@@ -242,19 +242,6 @@ bool rt_option_given(const RtModel *m, const RtOptions *o, const char *name)
     return i >= 0 && o->given[i];
 }
 
-/* Of several ranks. */
-static bool is_of_ranks(const char *name)
-{
-    static const char *const names[] = { "rank",       "world-size",   "local-rank",
-                                         "rendezvous", "comm",         "comm-dtype",
-                                         "interface",  "comm-timeout", "rendezvous-timeout",
-                                         "tree",       "bucket",       "comm-check" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
 bool rt_option_applies(const RtModel *m, const RtOption *row)
 {
     const char *name = row->name;
@@ -262,8 +249,6 @@ bool rt_option_applies(const RtModel *m, const RtOption *row)
         return false;
     if (strcmp(name, "device") == 0 || strcmp(name, "tf32") == 0)
         return !rt_place_is_host();
-    if (is_of_ranks(name))
-        return rt_place_is_host();
     if (strcmp(name, "clip") == 0)
         return m->train.clip > 0;
     if (strcmp(name, "clip-value") == 0)
@@ -283,8 +268,6 @@ __attribute__((noreturn)) static void fail_inapplicable(const RtModel *m, const 
                 "--%s: %s was compiled for processors\nhint: for GPUs compile again: gradcc "
                 "--target=cuda %s",
                 name, m->name, m->source);
-    if (is_of_ranks(name))
-        rt_fail(RT_EXIT_USAGE, "--%s: programs for GPUs run on one rank as yet", name);
     if (clips || strcmp(name, "clip-value") == 0)
         rt_fail(
             RT_EXIT_USAGE,
@@ -545,6 +528,7 @@ static RtOptions options_default(const RtModel *m, const char *program)
                     .rank = -1,
                     .world_size = -1,
                     .local_rank = -1,
+                    .device = -1,
                     .comm = "auto",
                     .comm_dtype = "fp32",
                     .rendezvous_timeout = 300,

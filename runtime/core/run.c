@@ -195,7 +195,7 @@ static void training_memory(const RtModel *m, const RtOptions *o, const RtData *
     const size_t flat = (size_t)m->n_elems * rt_real_bytes(m);
     RtStateTensor states[RT_MAX_STATES + 1];
     int n = rt_optim_states(&o->train, states);
-    at->gradients = (1 + rt_tree_buffers()) * placed(flat);
+    at->gradients = placed(flat) + rt_tree_place_bytes(m);
     for (int i = 0; i < n; i++)
         at->state += placed(state_bytes(m, &states[i]));
     if (o->train.ema > 0) {

@@ -587,11 +587,11 @@ static void clean_up(Train *t)
     rt_data_close(t->data);
 }
 
-/* Does something follow this update before the next one begins? */
+/* Does something follow this update before the next one begins? The same on all ranks. */
 static bool is_boundary(const Train *t, int64_t step)
 {
     const RtTrain *s = &t->o->train;
-    return step >= s->steps || rt_signal_pending()
+    return step >= s->steps || t->run->state->signal || (rt_ranks() == 1 && rt_signal_pending())
            || (s->eval_every > 0 && step % s->eval_every == 0)
            || (s->save_every > 0 && step % s->save_every == 0);
 }

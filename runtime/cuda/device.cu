@@ -6,13 +6,18 @@
  */
 #include "cuda/device.h"
 
+#include <sched.h>
+
+#include "cuda/exchange.h"
+
 static RtDevice device;
-static int chosen_number;
+static int chosen_number = -1, chosen_local = -1;
 static bool chosen_tf32, opened;
 
-void rt_device_choose(int number, bool tf32)
+void rt_device_choose(int number, int local_rank, bool tf32)
 {
     chosen_number = number;
+    chosen_local = local_rank;
     chosen_tf32 = tf32;
 }
 
@@ -50,7 +55,19 @@ static void check_driver(int *driver, int *runtime)
                 version_text(*driver, has), version_text(*runtime, wants), *driver / 1000);
 }
 
-static void check_count(int number)
+/* Where a launcher shows each process one GPU, each finds its own as the first. */
+static int number_of_rank(int count)
+{
+    if (chosen_local >= count && count > 1)
+        rt_fail(RT_EXIT_USAGE,
+                "this is rank %d of its host, and the program sees %d GPUs\nhint: as many ranks on "
+                "a host as GPUs; CUDA_VISIBLE_DEVICES says which it sees, --device N chooses one",
+                chosen_local, count);
+    return chosen_local < 0 || count == 1 ? 0 : chosen_local;
+}
+
+/* The number of the GPU. */
+static int check_count(int number)
 {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
@@ -67,6 +84,7 @@ static void check_count(int number)
     if (number >= count)
         rt_fail(RT_EXIT_USAGE, "--device %d: there %s %d GPU%s, numbered from 0", number,
                 count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
+    return number < 0 ? number_of_rank(count) : number;
 }
 
 /* Some kernel of this program, to ask whether there is code for the GPU. */
@@ -139,12 +157,11 @@ static void open_stream(RtDevice *d, RtStream *stream)
 static void open_device(RtDevice *d)
 {
     cudaDeviceProp about;
-    d->number = chosen_number;
     d->tf32 = chosen_tf32;
     d->sync = rt_environment_is("RT_CUDA_SYNC", "1");
     (void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0); /* as nvidia-smi numbers them */
     check_driver(&d->driver, &d->runtime);
-    check_count(d->number);
+    d->number = check_count(chosen_number);
     RT_CUDA_CALL(NULL, cudaGetDeviceProperties(&about, d->number));
     snprintf(d->name, sizeof d->name, "%s", about.name);
     d->major = about.major;
@@ -182,7 +199,7 @@ void *rt_device_work(RtStream *stream, size_t bytes)
 
 void rt_place_start(const RtModel *m, const RtOptions *o, bool tell)
 {
-    rt_device_choose((int)o->device, o->tf32);
+    rt_device_choose((int)o->device, -1, o->tf32);
     RtDevice *d = rt_device();
     check_model(d, m);
     char size[RT_BYTES_TEXT], driver[32], runtime[32];
@@ -250,18 +267,31 @@ void rt_cuda_check(const RtStream *stream, const char *call, cudaError_t error)
     fail_call(stream, call, error);
 }
 
+/* What this stream does may wait for other ranks, for ever if one is lost: so the host asks. */
 void rt_stream_wait(RtStream *stream)
 {
-    const cudaError_t error = cudaStreamSynchronize(stream->at);
+    const bool alone = rt_ranks() == 1;
+    cudaError_t error = alone ? cudaStreamSynchronize(stream->at) : cudaStreamQuery(stream->at);
+    while (error == cudaErrorNotReady) {
+        rt_exchange_look();
+        (void)sched_yield();
+        error = cudaStreamQuery(stream->at);
+    }
     if (error != cudaSuccess)
-        fail_wait(stream, "cudaStreamSynchronize", error);
+        fail_wait(stream, alone ? "cudaStreamSynchronize" : "cudaStreamQuery", error);
 }
 
 void rt_event_wait(const RtStream *stream, cudaEvent_t event)
 {
-    const cudaError_t error = cudaEventSynchronize(event);
+    const bool alone = rt_ranks() == 1;
+    cudaError_t error = alone ? cudaEventSynchronize(event) : cudaEventQuery(event);
+    while (error == cudaErrorNotReady) {
+        rt_exchange_look();
+        (void)sched_yield();
+        error = cudaEventQuery(event);
+    }
     if (error != cudaSuccess)
-        fail_wait(stream, "cudaEventSynchronize", error);
+        fail_wait(stream, alone ? "cudaEventSynchronize" : "cudaEventQuery", error);
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */

@@ -29,7 +29,9 @@ struct RtDevice {
     bool tell; /* lines before the first step */
 };
 
-void rt_device_choose(int number, bool tf32); /* before the first call of rt_device */
+/* Before the first call of rt_device. number -1: that of this process on its host, local_rank,
+   which is below 0 where it is alone. */
+void rt_device_choose(int number, int local_rank, bool tf32);
 RtDevice *rt_device(void);
 /* Work space for what is queued on the stream next: until the call after it. Planned by .rooms, so
    more than that is a mistake of the program, and ends it. */
@@ -46,7 +48,7 @@ int rt_kernel_name(const char **name);
 void rt_profile_begin(RtStream *stream);
 void rt_profile_end(RtStream *stream, const char *kernel);
 /* Waits for all work on the stream, or until the event; failures of what was queued are told as
-   such. */
+   such. Of several ranks, it looks whether exchanges have failed, too. */
 void rt_stream_wait(RtStream *stream);
 void rt_event_wait(const RtStream *stream, cudaEvent_t event);
 

@@ -5,6 +5,7 @@
  * sizes comes, its kernels are launched one by one (so that what is loaded or planned late is
  * there); the second time they are recorded; from then on the record is launched.
  */
+#include "cuda/exchange.h"
 #include "cuda/queue.h"
 
 static RtGraph *find(RtRun *run, const RtStep *s)
@@ -12,7 +13,8 @@ static RtGraph *find(RtRun *run, const RtStep *s)
     RtQueue *q = run->state->queue;
     for (int i = 0; i < q->n_graphs; i++) {
         RtGraph *g = &q->graph[i];
-        if (g->add == s->add && g->p == run->p && memcmp(g->dims, run->dims, sizeof g->dims) == 0)
+        if (g->add == s->add && g->sums == (s->buckets != NULL) && g->p == run->p
+            && memcmp(g->dims, run->dims, sizeof g->dims) == 0)
             return g;
     }
     return NULL;
@@ -50,7 +52,11 @@ bool rt_graph_begin(RtRun *run, RtStep *s)
     }
     drop_old(q, stream->device->work);
     RtGraph *g = q->graphs && !s->check ? find(run, s) : NULL;
+    rt_buckets_go_to(s->buckets, (RtBucketsAt){});
     if (g && g->exec) {
+        rt_exchange_repeat(true);
+        rt_buckets_go_to(s->buckets, g->summed);
+        rt_exchange_repeat(false);
         stream->where = "a micro-step";
         stream->kernel = "a graph of kernels";
         RT_CUDA_CALL(stream, cudaGraphLaunch(g->exec, stream->at));
@@ -67,6 +73,7 @@ bool rt_graph_begin(RtRun *run, RtStep *s)
         memcpy(g->dims, run->dims, sizeof g->dims);
         g->p = run->p;
         g->add = s->add;
+        g->sums = s->buckets != NULL;
     }
     return true;
 }
@@ -77,12 +84,13 @@ void rt_graph_end(RtRun *run, RtStep *s)
     RtQueue *q = run->state->queue;
     RtGraph *g = q->recording;
     cudaGraph_t graph = NULL;
-    RT_UNUSED(s);
     q->recording = NULL;
     if (!g) {
         q->graph_done = true;
         return;
     }
+    rt_exchange_join(); /* of sums that it began, the compute stream is behind */
+    g->summed = rt_buckets_at(s->buckets);
     cudaError_t error = cudaStreamEndCapture(run->stream->at, &graph);
     if (error != cudaSuccess) {
         give_up(q, "cudaStreamEndCapture", error);

@@ -62,7 +62,8 @@ RtStepBytes rt_step_bytes(const RtModel *m, const RtOptions *o, int use)
         bytes.pinned += (double)(RT_STEPS_QUEUED * rows * row);
     }
     bytes.place += (double)(rt_place_size(sizeof(RtStep)) + rt_place_size(sizeof(RtCounters))
-                            + RT_STEPS_QUEUED * rt_place_size(sizeof(RtResult)));
+                            + RT_STEPS_QUEUED * rt_place_size(sizeof(RtResult))
+                            + (rt_ranks() > 1 ? rt_place_size(RT_TOLD_BYTES) : 0));
     bytes.pinned += (double)(RT_STEPS_QUEUED * sizeof(RtResult));
     return bytes;
 }

@@ -72,7 +72,7 @@ static void read_pairs(void)
 
 void rt_profile_begin(RtStream *stream)
 {
-    if (!on)
+    if (!on || stream != rt_device_stream())
         return;
     if (n_pairs == PAIRS)
         read_pairs();
@@ -87,7 +87,7 @@ void rt_profile_begin(RtStream *stream)
 
 void rt_profile_end(RtStream *stream, const char *kernel)
 {
-    if (!begun)
+    if (!begun || stream != rt_device_stream())
         return;
     begun = false;
     Pair *p = &pair[n_pairs++];

@@ -31,6 +31,8 @@ void rt_step_open(RtRun *run)
     q->counters = (RtCounters *)rt_place_alloc(sizeof *q->counters, "a step");
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
         q->result[k] = (RtResult *)rt_place_alloc(sizeof(RtResult), "a step");
+    if (rt_ranks() > 1)
+        q->told = (double *)rt_place_alloc(RT_TOLD_BYTES, "a step");
     rt_inputs_open(run);
     rt_biases_follow(run);
 }
@@ -46,6 +48,7 @@ void rt_step_close(RtRun *run)
     rt_products_copy(NULL, NULL, RT_F32, 0);
     for (int k = 0; k < RT_STEPS_QUEUED; k++)
         rt_place_free(q->result[k]);
+    rt_place_free(q->told);
     rt_place_free(q->counters);
     rt_place_free(q->twin);
     rt_free(q);
@@ -121,6 +124,8 @@ void rt_step_run(RtRun *run, RtStep *s, bool ahead)
         queue_step(run, false);
     const RtResult result = oldest_result(run);
     *s = result.step;
+    if (rt_ranks() > 1)
+        state->signal = result.signal;
     tell_empty(state, run->model, s);
     if (!s->finite && q->queued > 0)
         repeat_held(run);

@@ -8,10 +8,12 @@
 #ifndef GRADCC_QUEUE_H
 #define GRADCC_QUEUE_H
 
+#include "comm/comm.h"
 #include "cuda/device.h"
 #include "optim/scale.h"
 
 enum { RT_STEPS_QUEUED = 2, RT_GRAPHS = 16 };
+#define RT_TOLD_BYTES ((RT_MAX_SLOTS + 1) * sizeof(double))
 
 typedef struct { /* of the run, in the memory of the GPU */
     RtScale scale;
@@ -23,6 +25,7 @@ typedef struct { /* what comes back of a step */
     RtStep step;
     RtCounters after;
     bool advanced; /* the step is done, applied or skipped; else it stops the run */
+    int signal;    /* of several ranks, the highest that one was sent */
 } RtResult;
 
 typedef struct {             /* of one step, or one batch, on its way */
@@ -37,7 +40,8 @@ typedef struct {             /* of one step, or one batch, on its way */
 typedef struct { /* a micro-step as a CUDA graph */
     ptrdiff_t dims[RT_MAX_DIMS];
     const void *p;
-    bool add;
+    bool add, sums;       /* sums over ranks begin in it: */
+    RtBucketsAt summed;   /* these */
     cudaGraphExec_t exec; /* NULL: seen once, not recorded yet */
 } RtGraph;
 
@@ -50,6 +54,7 @@ struct RtQueue {
     RtStep *twin; /* these in the memory of the GPU */
     RtCounters *counters;
     RtResult *result[RT_STEPS_QUEUED];
+    double *told;              /* of several ranks: sums and the signal of this one; NULL */
     char *staged[RT_MAX_DIMS]; /* samples of an update */
     char *batch[RT_MAX_DIMS];  /* those of a micro-step: run->inputs */
     cudaEvent_t taken;         /* the samples staged were copied to batch */

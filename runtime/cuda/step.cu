@@ -5,6 +5,7 @@
  * (updates applied, rate, loss scale, whether the run has stopped), is decided by three kernels of
  * one block each, with the same rules as on a CPU: begin, seed, end.
  */
+#include "cuda/exchange.h"
 #include "cuda/queue.h"
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -45,6 +46,38 @@ typedef struct {
     double count[RT_MAX_SLOTS], weight[RT_MAX_SLOTS];
 } Seed;
 
+/* Of several ranks. Counts of this one: the device's own, and what the host counted. */
+__global__ void g_add_counts(RtStep *s, const Seed host)
+{
+    s->count[threadIdx.x] += host.count[threadIdx.x]; /* RT_MAX_SLOTS threads */
+}
+
+/* Thread i: to[i] = the sum over ranks of all[rank * n + i], pairwise as on a CPU. n: of a rank. */
+__global__ void g_add_ranks(double *to, double *all, int n, int ranks)
+{
+    const int i = (int)threadIdx.x;
+    for (int step = 1; step < ranks; step *= 2)
+        for (int r = 0; r + step < ranks; r += 2 * step)
+            all[r * n + i] += all[(r + step) * n + i];
+    to[i] = all[i];
+}
+
+/* What this rank tells the others at the end of a step. */
+__global__ void g_tell_ranks(double *told, const RtStep *s, double signal)
+{
+    const int i = (int)threadIdx.x; /* RT_MAX_SLOTS + 1 threads */
+    told[i] = i < RT_MAX_SLOTS ? s->sum[i] : signal;
+}
+
+/* The highest signal of all ranks; told: of one of them, n numbers, it is the last. */
+__global__ void g_highest_signal(double *signal, const double *told, int n, int ranks)
+{
+    double highest = 0;
+    for (int r = 0; r < ranks; r++)
+        highest = fmax(highest, told[r * n + n - 1]);
+    *signal = highest;
+}
+
 /* count: what the host counted, sizes; the device's own comes on top. */
 __global__ void g_seed_losses(RtStep *s, const Seed host)
 {
@@ -55,7 +88,7 @@ __global__ void g_seed_losses(RtStep *s, const Seed host)
 }
 
 __global__ void g_end_step(const RtStep *s, RtCounters *counters, RtResult *result,
-                           const RtScaleRules rules)
+                           const RtScaleRules rules, const double *signal)
 {
     RtCounters c = *counters;
     const bool finite = s->finite;
@@ -70,6 +103,7 @@ __global__ void g_end_step(const RtStep *s, RtCounters *counters, RtResult *resu
     result->step = *s;
     result->after = c;
     result->advanced = advanced;
+    result->signal = signal ? (int)*signal : 0;
 }
 
 /* ---- as the emitted code calls them ---------------------------------------------------------- */
@@ -99,6 +133,8 @@ void rt_begin_step(RtRun *run, RtStep *s)
     RtState *state = run->state;
     RtQueue *q = state->queue;
     const RtTrain *t = &state->opt->train;
+    const ptrdiff_t share = rt_rank_batch(t);
+    state->seeded = false;
     memset(s, 0, sizeof *s);
     s->key.seed = t->seed;
     s->key.step = (uint32_t)(state->step + q->queued);
@@ -107,10 +143,10 @@ void rt_begin_step(RtRun *run, RtStep *s)
     s->check = state->check;
     s->device = q->twin;
     memcpy(run->dims, state->opt->dims, sizeof run->dims);
-    run->micro_steps = (int)t->accumulate;
-    rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed, state->samples + q->queued * t->batch,
-                 (ptrdiff_t)t->batch, rt_rows(run));
-    rt_inputs_send(run, (ptrdiff_t)t->batch);
+    run->micro_steps = rt_micro_steps(t);
+    rt_data_fill(state->data, RT_SPLIT_TRAIN, t->seed,
+                 state->samples + q->queued * t->batch + rt_rank() * share, share, rt_rows(run));
+    rt_inputs_send(run, share);
     rt_twin_begin(run, s, q->hold);
     if (s->check)
         rt_check_begin(s->check);
@@ -120,9 +156,13 @@ void rt_begin_micro(RtRun *run, RtStep *s, int micro)
 {
     const RtState *state = run->state;
     RtQueue *q = state->queue;
-    const ptrdiff_t n = (ptrdiff_t)(state->opt->train.batch / run->micro_steps);
+    const RtTrain *t = &state->opt->train;
+    const ptrdiff_t n = rt_micro_batch(t);
+    if (state->tree && state->seeded && micro > 0 && micro % t->accumulate == 0)
+        rt_tree_leaf(state->tree, run->d_p, s);
     rt_run_set_batch(run, n);
-    s->sample = (int64_t)micro * n;
+    s->sample = (int64_t)rt_rank() * rt_rank_batch(t) + (int64_t)micro * n;
+    s->buckets = micro == run->micro_steps - 1 && !state->tree ? state->buckets : NULL;
     if (q->micro != micro) /* with one micro-step it is there since the counts */
         rt_inputs_take(run, micro * n, n, s->sample);
     q->micro = micro;
@@ -137,14 +177,77 @@ void rt_seed_losses(RtRun *run, RtStep *s)
     memcpy(host.count, s->count, sizeof host.count);
     for (int i = 0; i < run->model->n_slots; i++)
         host.weight[i] = run->model->slots[i].weight;
+    run->state->seeded = true;
+    if (rt_ranks() > 1) {
+        RT_LAUNCH(run->stream, "counts", g_add_counts, 1, RT_MAX_SLOTS, 0, s->device, host);
+        double *all = rt_exchange_gather(s->device->count, RT_MAX_SLOTS,
+                                         "the counts of the losses");
+        RT_LAUNCH(run->stream, "counts", g_add_ranks, 1, RT_MAX_SLOTS, 0, s->device->count, all,
+                  RT_MAX_SLOTS, rt_ranks());
+        memset(host.count, 0, sizeof host.count);
+    }
     RT_LAUNCH(run->stream, "seeds of the losses", g_seed_losses, 1, RT_MAX_SLOTS, 0, s->device,
               host);
 }
 
-void rt_reduce_gradients(RtRun *run, RtStep *s) /* one rank has the sum already */
+/* Over all ranks: what is not there without the others' share, and whether one is to stop. */
+void rt_reduce_gradients(RtRun *run, RtStep *s)
 {
-    run->state->signal = rt_signal_pending();
-    RT_UNUSED(s);
+    enum { TOLD = RT_MAX_SLOTS + 1 };
+    const RtQueue *q = run->state->queue;
+    s->buckets = NULL;
+    rt_tree_finish(run->state->tree, run->d_p, s);
+    if (rt_ranks() == 1) {
+        run->state->signal = rt_signal_pending();
+        return;
+    }
+    rt_buckets_finish(run->state->buckets);
+    RT_LAUNCH(run->stream, "sums of the losses", g_tell_ranks, 1, TOLD, 0, q->told, s->device,
+              (double)rt_signal_pending());
+    double *all = rt_exchange_gather(q->told, TOLD, "the sums of the losses");
+    RT_LAUNCH(run->stream, "signals", g_highest_signal, 1, 1, 0, q->told, all, TOLD, rt_ranks());
+    RT_LAUNCH(run->stream, "sums of the losses", g_add_ranks, 1, RT_MAX_SLOTS, 0, s->device->sum,
+              all, TOLD, rt_ranks());
+}
+
+/* ---- leaves of --tree ------------------------------------------------------------------------ */
+
+template <typename T> __global__ void g_add_leaf(T *to, const T *from, ptrdiff_t n)
+{
+    const ptrdiff_t step = (ptrdiff_t)gridDim.x * blockDim.x;
+    for (ptrdiff_t i = (ptrdiff_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+        to[i] += from[i];
+}
+
+/* RT_MAX_SLOTS threads: sums of a leaf are kept, and begin anew. */
+__global__ void g_keep_sums(double *to, RtStep *s)
+{
+    to[threadIdx.x] = s->sum[threadIdx.x];
+    s->sum[threadIdx.x] = 0;
+}
+
+void rt_leaf_keep(const RtModel *m, const RtLeaf *to, const void *d_p, RtStep *s)
+{
+    RtStream *stream = rt_device_stream();
+    RT_CUDA_CALL(stream, cudaMemcpyAsync(to->gradient, d_p, (size_t)m->n_elems * rt_real_bytes(m),
+                                         cudaMemcpyDeviceToDevice, stream->at));
+    RT_LAUNCH(stream, "a leaf of sums", g_keep_sums, 1, RT_MAX_SLOTS, 0, to->sum, s->device);
+}
+
+void rt_leaf_add(const RtModel *m, const RtLeaf *from, void *d_p, RtStep *s)
+{
+    enum { THREADS = 256, BLOCKS_MOST = 1024 };
+    RtStream *stream = rt_device_stream();
+    const int all = rt_blocks(m->n_elems, THREADS);
+    const int blocks = all < BLOCKS_MOST ? all : (int)BLOCKS_MOST;
+    if (m->real == RT_F64)
+        RT_LAUNCH(stream, "a leaf of gradients", g_add_leaf<double>, blocks, THREADS, 0,
+                  (double *)d_p, (const double *)from->gradient, m->n_elems);
+    else
+        RT_LAUNCH(stream, "a leaf of gradients", g_add_leaf<float>, blocks, THREADS, 0,
+                  (float *)d_p, (const float *)from->gradient, m->n_elems);
+    RT_LAUNCH(stream, "a leaf of sums", g_add_leaf<double>, 1, RT_MAX_SLOTS, 0, s->device->sum,
+              (const double *)from->sum, (ptrdiff_t)RT_MAX_SLOTS);
 }
 
 void rt_end_step(RtRun *run, RtStep *s)
@@ -154,7 +257,7 @@ void rt_end_step(RtRun *run, RtStep *s)
     RtQueued *slot = &q->slot[q->next];
     RtStream *stream = run->stream;
     RT_LAUNCH(stream, "end of a step", g_end_step, 1, 1, 0, s->device, q->counters,
-              q->result[q->next], rt_scale_rules(state));
+              q->result[q->next], rt_scale_rules(state), q->told);
     RT_CUDA_CALL(stream, cudaMemcpyAsync(slot->result, q->result[q->next], sizeof *slot->result,
                                          cudaMemcpyDeviceToHost, stream->at));
     RT_CUDA_CALL(stream, cudaEventRecord(slot->done, stream->at));

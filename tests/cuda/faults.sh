@@ -54,8 +54,6 @@ refused no-device-hint 1 'hint: nvidia-smi lists those there are' CUDASIM_DEVICE
 refused insufficient-driver 1 'the NVIDIA driver is too old for this program' \
     CUDASIM_FAIL=cudaGetDeviceCount:1:cudaErrorInsufficientDriver
 refused which-device 2 '--device 3: there is 1 GPU, numbered from 0' X=1 -- --device 3
-refused tree 2 '--tree: programs for GPUs run on one rank as yet' X=1 -- --tree 2
-refused ranks 2 'started by torchrun: programs for GPUs run on one rank as yet' RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1
 refused variable 2 'RT_CUDA_GRAPH=off is none of 0|1' RT_CUDA_GRAPH=off
 refused old-device 1 'has compute capability 7.0; this program needs 8.0' CUDASIM_ARCH=70
 refused runtime-code 1 'the runtime in this program holds no code for simulated device 9.0' \

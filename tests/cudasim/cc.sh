@@ -52,13 +52,13 @@ library() {
     local newest source
     started=()
     newest=$(ls -t "$here"/*.h "$here"/include/*.h "$root/runtime/half.h" \
-                "$root/runtime/cuda/cudnn_api.h" "$here/cc.sh" | head -n 1)
+                "$root/runtime/cuda/cudnn_api.h" "$root/runtime/cuda/nccl_api.h" "$here/cc.sh" | head -n 1)
     for source in "$here"/*.cc; do
         compile "$sim/$(basename "$source" .cc).o" "$source" "$newest"
         library+=("$sim/$(basename "$source" .cc).o")
     done
     if [ -n "$runtime" ]; then
-        newest=$(ls -t "$newest" "$root"/runtime/*.h "$root"/runtime/cuda/*.h | head -n 1)
+        newest=$(ls -t "$newest" "$root"/runtime/*.h "$root"/runtime/{comm,cuda,optim}/*.h | head -n 1)
         for source in "$root"/runtime/cuda/*.cu; do
             compile "$sim/runtime/$(basename "$source" .cu).o" "$source" "$newest"
             library+=("$sim/runtime/$(basename "$source" .cu).o")

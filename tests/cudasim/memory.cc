@@ -20,7 +20,8 @@ enum : uintptr_t { SPAN = (uintptr_t)64 << 30, GAP = 512, PAGE = 4096 };
 
 std::map<uintptr_t, SimAllocation> device; /* by address */
 std::map<uintptr_t, size_t> pinned;
-uintptr_t next; /* address to give out */
+std::map<uintptr_t, size_t> mapped; /* of it, what kernels may use */
+uintptr_t next;                     /* address to give out */
 size_t used;
 int n_allocations;
 bool is_open;
@@ -101,14 +102,18 @@ bool sim_allocated(uintptr_t at, size_t bytes)
 
 bool cudasim_is_device(const void *at, size_t bytes) { return sim_allocated((uintptr_t)at, bytes); }
 
-bool sim_pinned(const void *at, size_t bytes)
+static bool is_inside(const std::map<uintptr_t, size_t> &all, const void *at, size_t bytes)
 {
-    auto after = pinned.upper_bound((uintptr_t)at);
-    if (after == pinned.begin())
+    auto after = all.upper_bound((uintptr_t)at);
+    if (after == all.begin())
         return false;
     auto m = std::prev(after);
     return (uintptr_t)at + bytes <= m->first + m->second;
 }
+
+bool sim_pinned(const void *at, size_t bytes) { return is_inside(pinned, at, bytes); }
+
+bool sim_mapped(const void *at, size_t bytes) { return is_inside(mapped, at, bytes); }
 
 std::string sim_name_place(uintptr_t at)
 {
@@ -173,7 +178,7 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags)
 {
     SIM_CALL_OUTSIDE("cudaHostAlloc");
     *at = NULL;
-    if (flags & ~(unsigned)cudaHostAllocPortable)
+    if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped))
         cudasim_report("cudaHostAlloc: the simulator has no flags 0x%x", flags);
     if (!bytes)
         return cudaSuccess;
@@ -182,7 +187,18 @@ cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags)
         return sim_result(cudaErrorMemoryAllocation);
     memset(p, 0xff, bytes); /* not zero: nobody said so */
     pinned[(uintptr_t)p] = bytes;
+    if (flags & cudaHostAllocMapped)
+        mapped[(uintptr_t)p] = bytes;
     *at = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device_at, void *at, unsigned flags)
+{
+    SIM_CALL("cudaHostGetDevicePointer");
+    if (flags || !sim_mapped(at, 1))
+        return sim_result(cudaErrorInvalidValue);
+    *device_at = at;
     return cudaSuccess;
 }
 
@@ -200,6 +216,7 @@ cudaError_t cudaFreeHost(void *at)
     mprotect(at, m->second, PROT_NONE); /* stays closed: a use of it is a fault */
     madvise(at, m->second, MADV_DONTNEED);
     pinned.erase(m);
+    mapped.erase((uintptr_t)at);
     return sim_result(sim_sticky);
 }
 

@@ -6,6 +6,7 @@
  * the tables of the ISA.
  */
 #include <string.h>
+#include <time.h>
 #include <deque>
 
 #include "cudasim_library.h"
@@ -180,4 +181,13 @@ static void thread_ends(void)
         cudasim_report("thread %u ends before %zu of its cp.async copies have arrived: "
                        "rt_cp_async_wait is missing",
                        cudasim_thread_number(), n);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+uint64_t cudasim_nanoseconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }

@@ -143,6 +143,8 @@ void sim_elsewhere(const SimAccess *a)
         return;
     if (a->mode == SIM_READ && sim_constant(a->at))
         return;
+    if (sim_mapped((void *)a->at, a->bytes))
+        return;
     const char *kind = sim_pinned((void *)a->at, a->bytes) ? " (pinned memory of the host)" : "";
     cudasim_report("host pointer: %s %s %zu bytes at %p%s, which is no memory of the device%s",
                    sim_where().c_str(), verb(a), a->bytes, (void *)a->at, kind,

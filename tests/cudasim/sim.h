@@ -112,7 +112,8 @@ struct SimAllocation {
 const SimAllocation *sim_allocation(uintptr_t at); /* that holds it, or NULL; freed ones too */
 bool sim_allocated(uintptr_t at, size_t bytes);    /* live */
 bool sim_pinned(const void *at, size_t bytes);
-std::string sim_name_place(uintptr_t at); /* "allocation 3 (4096 bytes) + 0x10" */
+bool sim_mapped(const void *at, size_t bytes); /* and kernels may use it */
+std::string sim_name_place(uintptr_t at);      /* "allocation 3 (4096 bytes) + 0x10" */
 void sim_memory_init(void);
 void sim_memory_open(bool open); /* for kernels and copies; closed while host code runs */
 

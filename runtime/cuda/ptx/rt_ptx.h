@@ -92,4 +92,12 @@ RT_DEVICE float rt_exp2_fast(float x)
     return y;
 }
 
+/* Nanoseconds of a clock that all of the GPU has; it may go on in steps of a microsecond. */
+RT_DEVICE uint64_t rt_nanoseconds(void)
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
 #endif

@@ -103,7 +103,7 @@ enum cudaFuncAttribute {
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaEventRecordDefault = 0, cudaEventWaitDefault = 0 };
-enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1 };
+enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
 
 #define cudaStreamLegacy ((cudaStream_t)0x1)
 
@@ -170,6 +170,7 @@ cudaError_t cudaDeviceReset(void);
 cudaError_t cudaMalloc(void **at, size_t bytes);
 cudaError_t cudaFree(void *at);
 cudaError_t cudaHostAlloc(void **at, size_t bytes, unsigned flags);
+cudaError_t cudaHostGetDevicePointer(void **device_at, void *at, unsigned flags);
 cudaError_t cudaMallocHost(void **at, size_t bytes);
 cudaError_t cudaFreeHost(void *at);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);

@@ -31,6 +31,7 @@ void cudasim_copy_begin(const CudasimCopy *copy);
 void cudasim_copy_commit(void);
 bool cudasim_copy_next(int left, CudasimCopy *copy); /* one to arrive; false: there is none */
 void cudasim_copy_arrive(const CudasimCopy *copy);
+uint64_t cudasim_nanoseconds(void);
 
 /* Checks stand in this header, so that a report names the line of the kernel. */
 RT_DEVICE void cudasim_check_row(const void *row, const char *file, int line)
@@ -103,5 +104,7 @@ RT_DEVICE float rt_exp2_fast(float x)
     const float y = exp2f(fabsf(x) < 0x1p-126f ? 0.0f : x);
     return y < 0x1p-126f ? 0.0f : y;
 }
+
+RT_DEVICE uint64_t rt_nanoseconds(void) { return cudasim_nanoseconds(); }
 
 #endif

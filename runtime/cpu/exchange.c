@@ -1,21 +1,17 @@
-/* exchange.c -- what ranks exchange: one thing behind the other, in a thread of its own.
+/* exchange.c -- what ranks exchange on CPUs. cuda/exchange.cu is its twin.
  *
- * In: numbers of this rank. Out: numbers of all. The one idea: a sum over ranks is made of two
- * things that every back end has. Each rank is sent the others' numbers of its share, adds them
- * pairwise in the order of ranks, and sends the sums to all. So the bits depend neither on the back
- * end nor on who came first.
+ * In: numbers of this rank. Out: numbers of all. The one idea: one exchange behind the other, in a
+ * thread of its own, which alone calls the back end; whoever wants one waits for its number, or
+ * does something else until then.
  */
 #include "comm/exchange.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 enum {
-    SEGMENT = 32 << 20, /* most bytes of a sum at a time */
-    RANGE = 1 << 30,    /* ... that is one exchange */
-    QUEUE = 256,        /* exchanges that wait */
-    BLOCK = 4096,       /* elements that are added at a time */
-    PATIENCE = 3600,    /* seconds for what may take long */
+    RANGE = 1 << 30, /* most bytes of a sum that is one exchange */
+    QUEUE = 256,     /* exchanges that wait */
+    BLOCK = 4096,    /* elements that are added at a time */
 };
 
 typedef enum { SPLIT, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV, BARRIER } Kind;
@@ -37,10 +33,7 @@ static struct {
     const RtWire *wire;
     RtComm world;
     double timeout;
-    char *received;          /* SEGMENT bytes */
-    uint16_t *sent, *halves; /* of sums in bf16: SEGMENT / 2 bytes each; NULL: there are none */
-    size_t *sent_at, *sent_bytes;
-    size_t *from, *bytes; /* of each rank, in a segment */
+    bool narrow; /* gradients of fp32 go in bf16 */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t posted, finished;
@@ -49,6 +42,7 @@ static struct {
     double began; /* the one under way */
     double allocated;
     double seconds; /* of those that are timed */
+    double waited;  /* for them */
     bool stop;
 } x = { .world = { .size = 1 },
         .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -79,88 +73,24 @@ DEFINE_REDUCE(double, sum_f64, RT_PLUS)
 DEFINE_REDUCE(float, max_f32, rt_max)
 DEFINE_REDUCE(double, max_f64, rt_max)
 
-static size_t size_of(RtType type) { return type == RT_F64 ? sizeof(double) : sizeof(float); }
-
-/* Of each rank's share of the n elements, what begins at `done` in it, at most so much. */
-static void set_pieces(const RtComm *c, ptrdiff_t n, ptrdiff_t done, ptrdiff_t most, size_t each)
+static void reduce(void *to, void *from, ptrdiff_t n, int ranks, RtType type, RtReduce op)
 {
-    for (int r = 0; r < c->size; r++) {
-        const ptrdiff_t first = n * r / c->size + done, left = n * (r + 1) / c->size - first;
-        x.from[r] = left > 0 ? (size_t)first * each : 0;
-        x.bytes[r] = left > 0 ? (size_t)(left < most ? left : most) * each : 0;
-    }
-}
-
-/* The pieces of the own share, of all ranks, become one. */
-static const char *reduce_pieces(const Exchange *e)
-{
-    const RtComm *c = e->comm;
-    const size_t own = x.bytes[c->rank];
-    const char *wrong = x.wire->scatter_gather(c->group, e->at, x.from, x.bytes, x.received, own);
-    if (wrong)
-        return wrong;
-    void *to = (char *)e->at + x.from[c->rank], *from = x.received;
-    const ptrdiff_t n = (ptrdiff_t)(own / size_of(e->type));
-    if (e->type == RT_F64)
-        (e->op == RT_MAX ? max_f64 : sum_f64)(to, from, n, c->size);
+    if (type == RT_F64)
+        (op == RT_MAX ? max_f64 : sum_f64)(to, from, n, ranks);
     else
-        (e->op == RT_MAX ? max_f32 : sum_f32)(to, from, n, c->size);
-    return NULL;
+        (op == RT_MAX ? max_f32 : sum_f32)(to, from, n, ranks);
 }
 
-/* The same, in 16 bits on the wire: each rank's numbers are rounded once, added in fp32, and the
-   sum is rounded once. */
-static const char *sum_narrow(const Exchange *e)
+static void narrow(uint16_t *to, const float *from, ptrdiff_t n)
 {
-    const RtComm *c = e->comm;
-    float *at = e->at, *own = (float *)(void *)x.received;
-    const ptrdiff_t n = (ptrdiff_t)(x.bytes[c->rank] / sizeof(float));
-    size_t first = 0;
-    for (int r = 0; r < c->size; r++) {
-        x.sent_at[r] = first;
-        x.sent_bytes[r] = x.bytes[r] / 2;
-        const float *from = at + x.from[r] / sizeof(float);
-        for (size_t i = 0; i < x.bytes[r] / sizeof(float); i++)
-            x.sent[first / 2 + i] = rt_to_bf16(from[i]);
-        first += x.sent_bytes[r];
-    }
-    const char *wrong = x.wire->scatter_gather(c->group, x.sent, x.sent_at, x.sent_bytes, x.halves,
-                                               x.sent_bytes[c->rank]);
-    if (wrong)
-        return wrong;
-    for (ptrdiff_t i = 0; i < n * c->size; i++)
-        own[i] = rt_of_bf16(x.halves[i]);
-    sum_f32(own, own, n, c->size);
-    uint16_t *to = x.sent + x.sent_at[c->rank] / 2;
     for (ptrdiff_t i = 0; i < n; i++)
-        to[i] = rt_to_bf16(own[i]);
-    wrong = x.wire->all_gather(c->group, x.sent, x.sent_at, x.sent_bytes);
-    for (int r = 0; r < c->size && !wrong; r++)
-        for (size_t i = 0; i < x.bytes[r] / sizeof(float); i++)
-            at[x.from[r] / sizeof(float) + i] = rt_of_bf16(x.sent[x.sent_at[r] / 2 + i]);
-    return wrong;
+        to[i] = rt_to_bf16(from[i]);
 }
 
-/* By pieces of all shares that fit into what is received. */
-static const char *in_pieces(const Exchange *e)
+static void widen(float *to, const uint16_t *from, ptrdiff_t n)
 {
-    const RtComm *c = e->comm;
-    const size_t each = size_of(e->type);
-    const ptrdiff_t most = (ptrdiff_t)(SEGMENT / each) / c->size;
-    const ptrdiff_t longest = (e->n + c->size - 1) / c->size;
-    const char *wrong = NULL;
-    for (ptrdiff_t done = 0; done < longest && !wrong; done += most) {
-        set_pieces(c, e->n, done, most, each);
-        if (e->timed && x.sent && e->type == RT_F32) {
-            wrong = sum_narrow(e);
-            continue;
-        }
-        if (e->kind != ALL_GATHER)
-            wrong = reduce_pieces(e);
-        if (e->kind != REDUCE_SCATTER && !wrong)
-            wrong = x.wire->all_gather(c->group, e->at, x.from, x.bytes);
-    }
-    return wrong;
+    for (ptrdiff_t i = 0; i < n; i++)
+        to[i] = rt_of_bf16(from[i]);
 }
 
 static const char *run(const Exchange *e)
@@ -172,25 +102,17 @@ static const char *run(const Exchange *e)
     case SEND: return x.wire->send(group, e->at, (size_t)e->n, e->peer);
     case RECV: return x.wire->recv(group, e->at, (size_t)e->n, e->peer);
     case BARRIER: return x.wire->barrier(group);
-    case ALL_REDUCE:
     case REDUCE_SCATTER:
-    case ALL_GATHER: break;
+    case ALL_GATHER:
+    case ALL_REDUCE: break;
     }
-    return in_pieces(e);
+    const int pieces = (e->kind != ALL_GATHER ? RT_REDUCE_PIECES : 0)
+                       | (e->kind != REDUCE_SCATTER ? RT_GATHER_PIECES : 0)
+                       | (e->timed && x.narrow ? RT_NARROW_PIECES : 0);
+    return pieces_run(e->comm, pieces, e->at, e->n, e->type, e->op);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
-
-/* The store learns first that a rank is gone, and says it better. */
-__attribute__((noreturn)) static void end_exchange(const Exchange *e, const char *wrong)
-{
-    char *text = rt_printf("%s failed: %s", e->what, wrong);
-    (void)sleep(3);
-    rt_store_fail(RT_EXIT_STALL, text);
-    (void)sleep(3);
-    rt_tell(text);
-    _exit(RT_EXIT_STALL);
-}
 
 static void *make_exchanges(void *unused)
 {
@@ -207,7 +129,7 @@ static void *make_exchanges(void *unused)
         pthread_mutex_unlock(&x.lock);
         const char *wrong = run(&e);
         if (wrong)
-            end_exchange(&e, wrong);
+            exchange_fail(e.what, wrong);
         pthread_mutex_lock(&x.lock);
         x.n_done++;
         x.seconds += e.timed ? rt_now() - x.began : 0;
@@ -225,33 +147,43 @@ static RtProgress progress(void)
     if (x.n_begun > x.n_done) {
         const Exchange *e = &x.queue[x.n_done % QUEUE];
         const double waited = rt_now() - x.began;
-        p.late = waited - (e->kind == BARRIER ? PATIENCE : x.timeout);
+        p.late = waited - (e->kind == BARRIER ? RT_PATIENCE : x.timeout);
         snprintf(text, sizeof text, "%s has waited for %.0f s", e->what, waited);
     }
     pthread_mutex_unlock(&x.lock);
     return p;
 }
 
-void exchange_start(const RtWire *wire, RtComm world, double timeout, bool narrow)
+const char *exchange_names(const char *name)
 {
-    x.wire = wire;
-    x.world = world;
-    x.timeout = timeout;
+    static const char *const names[] = { "auto", "mpi", "gloo" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return NULL;
+    return "auto, mpi or gloo";
+}
+
+const char *exchange_start(const ExchangeOpen *e)
+{
+    static RtMover mover = { .alloc = rt_alloc,
+                             .free = rt_free,
+                             .reduce = reduce,
+                             .narrow = narrow,
+                             .widen = widen };
+    x.wire = e->wire;
+    x.world = (RtComm){ .rank = e->launch->rank, .size = e->launch->size };
+    x.timeout = e->o->comm_timeout;
+    x.narrow = e->narrow;
+    mover.scatter_gather = e->wire->scatter_gather;
+    mover.all_gather = e->wire->all_gather;
     const double before = rt_memory_held();
-    x.received = rt_alloc(SEGMENT, "sums over ranks");
-    x.from = rt_alloc((size_t)world.size * sizeof *x.from, "sums over ranks");
-    x.bytes = rt_alloc((size_t)world.size * sizeof *x.bytes, "sums over ranks");
-    if (narrow) {
-        x.sent = rt_alloc(SEGMENT / 2, "sums over ranks in bf16");
-        x.halves = rt_alloc(SEGMENT / 2, "sums over ranks in bf16");
-        x.sent_at = rt_alloc((size_t)world.size * sizeof *x.sent_at, "sums over ranks in bf16");
-        x.sent_bytes = rt_alloc((size_t)world.size * sizeof *x.sent_bytes, "sums in bf16");
-    }
+    pieces_open(&mover, x.world.size, x.narrow);
     x.allocated = rt_memory_held() - before;
     if (pthread_create(&x.thread, NULL, make_exchanges, NULL))
         rt_fail(RT_EXIT_FAIL, "a thread for exchanges cannot be started");
-    const double eighth = timeout / 8;
+    const double eighth = x.timeout / 8;
     rt_watch_start(progress, eighth < 1 ? eighth : 1);
+    return e->text;
 }
 
 void exchange_stop(void)
@@ -262,13 +194,7 @@ void exchange_stop(void)
     pthread_mutex_unlock(&x.lock);
     pthread_join(x.thread, NULL);
     rt_watch_stop();
-    rt_free(x.received);
-    rt_free(x.from);
-    rt_free(x.bytes);
-    rt_free(x.sent);
-    rt_free(x.halves);
-    rt_free(x.sent_at);
-    rt_free(x.sent_bytes);
+    pieces_close();
     x.world = (RtComm){ .size = 1 };
     x.allocated = 0;
 }
@@ -304,11 +230,12 @@ static void make(Exchange e)
 /* A sum by ranges, since back ends count bytes in 32 bits: the number of the last one. */
 static int64_t post_ranges(Exchange e)
 {
-    const ptrdiff_t n = e.n, most = (ptrdiff_t)(RANGE / size_of(e.type));
+    const size_t each = e.type == RT_F64 ? sizeof(double) : sizeof(float);
+    const ptrdiff_t n = e.n, most = (ptrdiff_t)(RANGE / each);
     char *const at = e.at;
     int64_t last = 0;
     for (ptrdiff_t first = 0; first < n && e.comm->size > 1; first += most) {
-        e.at = at + (size_t)first * size_of(e.type);
+        e.at = at + (size_t)first * each;
         e.n = n - first < most ? n - first : most;
         last = post(e);
     }
@@ -392,7 +319,14 @@ int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
         (Exchange){ ALL_REDUCE, &x.world, at, n, type, RT_SUM, .what = what, .timed = true });
 }
 
-void rt_comm_wait(int64_t number) { wait_until(number); }
+void rt_comm_wait(int64_t number)
+{
+    const double start = rt_now();
+    wait_until(number);
+    x.waited += rt_now() - start;
+}
+
+double rt_comm_waited(void) { return x.waited; }
 
 double rt_comm_seconds(void)
 {
