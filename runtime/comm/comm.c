@@ -35,6 +35,8 @@ void exchange_fail(const char *what, const char *wrong)
 {
     char *text = rt_printf("%s failed: %s", what, wrong);
     (void)sleep(3);
+    while (!rt_store_tells()) /* the watch does, and ends the process */
+        (void)pause();
     rt_tell(text);
     rt_report_failure(text);
     rt_store_fail(RT_EXIT_STALL, text);

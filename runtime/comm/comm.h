@@ -103,6 +103,8 @@ const char *rt_store_own(void);  /* address of this host, as rank 0 sees it */
 /* watch.c: a sign of life, on a connection of its own. at: exchanges begun. Ends the process, with
    the message that all ranks end with, where the job has failed. */
 void rt_store_beat(int64_t at);
+/* Is the caller the one that says why this rank ends? True once; threads may find out together. */
+bool rt_store_tells(void);
 /* The job fails: on every rank with this text. */
 void rt_store_fail(int exit_code, const char *text);
 /* The same, of an exchange that waits for too long; who is behind is found out by the store. */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ static struct {
     RtLaunch launch;
     RtMeeting meeting; /* of a launch with a directory: what is written there */
     double silence;
-    bool told; /* this rank has said itself why it ends */
+    atomic_bool told; /* this rank has said why it ends */
     char text[128], own[64];
 } store = { .main = NO_LINE, .watch = NO_LINE };
 
@@ -39,12 +40,14 @@ const char *rt_store_own(void) { return store.own; }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+bool rt_store_tells(void) { return !atomic_exchange(&store.told, true); }
+
 /* Of a thread that is not the main one too: nothing is flushed or freed that another may use. */
 __attribute__((noreturn)) static void end_job(const char *answer)
 {
     char *text;
     const long code = strtol(answer, &text, 10);
-    if (!store.told) {
+    if (rt_store_tells()) {
         rt_tell(text + (*text == ' '));
         rt_report_failure(text + (*text == ' '));
     }
