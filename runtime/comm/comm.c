@@ -156,6 +156,9 @@ static void tell(const char *by)
     if (l->local_size > 0)
         printf(", with %d of them on this host", l->local_size);
     printf("; they met at %s; sums by %s\n", rt_store_text(), by);
+    const char *hosts = l->rank == 0 ? rt_store_hosts() : NULL;
+    if (hosts)
+        printf("hosts    %s\n", hosts);
 }
 
 void rt_comm_open(const RtOptions *o)

@@ -97,7 +97,9 @@ const char *rt_store_who(int rank,
                          char text[RT_WHO_TEXT]); /* rank 0: "rank 1 (node1, process 12)" */
 void rt_store_set(const char *key, const void *value, size_t n);
 char *rt_store_get(const char *key, size_t *n); /* waits for it; malloc, a NUL byte behind it */
-void rt_store_linger(void);      /* rank 0, whose job has failed: until the others have been told */
+void rt_store_linger(void); /* rank 0, whose job has failed: until the others have been told */
+/* On rank 0, all being there: "node1 (ranks 0 to 3), node2 (rank 4)"; NULL: one host has all. */
+const char *rt_store_hosts(void);
 const char *rt_store_text(void); /* "node1 port 29500" */
 const char *rt_store_own(void);  /* address of this host, as rank 0 sees it */
 /* watch.c: a sign of life, on a connection of its own. at: exchanges begun. Ends the process, with

@@ -117,6 +117,35 @@ const char *rt_store_who(int rank, char text[RT_WHO_TEXT])
     return text;
 }
 
+/* The first rank behind r whose host is another one. */
+static int host_ends(int r)
+{
+    const char *host = server.member[r].hello.host;
+    while (r < server.launch.size && strcmp(server.member[r].hello.host, host) == 0)
+        r++;
+    return r;
+}
+
+const char *rt_store_hosts(void)
+{
+    static char text[1024];
+    size_t at = 0;
+    int r = 0;
+    if (!server.member || host_ends(0) == server.launch.size)
+        return NULL;
+    while (r < server.launch.size && at < sizeof text - 128) {
+        const int first = r;
+        r = host_ends(first);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.63s (rank%s %d", at ? ", " : "",
+                               server.member[first].hello.host, r - first > 1 ? "s" : "", first);
+        if (r - first > 1)
+            at += (size_t)snprintf(text + at, sizeof text - at, " to %d", r - 1);
+        at += (size_t)snprintf(text + at, sizeof text - at, ")");
+    }
+    snprintf(text + at, sizeof text - at, "%s", r < server.launch.size ? ", ..." : "");
+    return text;
+}
+
 /* ---- meeting --------------------------------------------------------------------------------- */
 
 /* "0: node1, process 12" by line, at most some; and the ranks that are missing. */

@@ -419,6 +419,20 @@ else
 fi
 ip netns del ${net}a 2> /dev/null; ip netns del ${net}b 2> /dev/null
 
+# Hosts are told apart by their names.
+if unshare --uts true 2> /dev/null; then
+    port=$((port + 1)) pids=()
+    for r in 0 1 2; do
+        timeout 60 unshare --uts sh -c "hostname node$((r / 2)); exec $run --out names --rank $r --world-size 3 \
+            --rendezvous localhost:$port" > names.$r.log 2>&1 &
+        pids+=($!)
+    done
+    codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+    says hosts "0 0 0" names.0.log 'hosts    node0 (ranks 0 to 1), node1 (rank 2)'
+else
+    skip hosts "a host cannot be named here (needs root, and unshare)"
+fi
+
 # ---- what is wrong before the first step -----------------------------------------------------------
 
 wrong half-rank 2 'RANK is set and WORLD_SIZE is not: which of how many ranks this is' RANK=0 --
