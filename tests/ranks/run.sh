@@ -423,8 +423,8 @@ ip netns del ${net}a 2> /dev/null; ip netns del ${net}b 2> /dev/null
 if unshare --uts true 2> /dev/null; then
     port=$((port + 1)) pids=()
     for r in 0 1 2; do
-        timeout 60 unshare --uts sh -c "hostname node$((r / 2)); exec $run --out names --rank $r --world-size 3 \
-            --rendezvous localhost:$port" > names.$r.log 2>&1 &
+        to="--out names --rank $r --world-size 3 --rendezvous localhost:$port"
+        timeout 60 unshare --uts sh -c "hostname node$((r / 2)); exec $run $to" > names.$r.log 2>&1 &
         pids+=($!)
     done
     codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
