@@ -46,7 +46,9 @@ static bool print_default(const RtModel *m, const RtOptions *o, const RtOption *
     case RT_OPT_UINT: {
         int64_t value;
         memcpy(&value, at, sizeof value);
-        if (strcmp(row->name, "threads") == 0 || (value == 0 && strcmp(row->name, "batch") == 0))
+        const bool unset = row->type == RT_OPT_INT && value < 0; /* found out at start */
+        if (unset || strcmp(row->name, "threads") == 0
+            || (value == 0 && strcmp(row->name, "batch") == 0))
             return false;
         fprintf(to, row->type == RT_OPT_UINT ? " [%llu]" : " [%lld]", (long long)value);
         return true;
@@ -86,7 +88,7 @@ static void print_options(const RtModel *m, const RtOptions *o, FILE *to)
             continue;
         char head[64];
         snprintf(head, sizeof head, "--%s %s", row->name, row->value ? row->value : "");
-        fprintf(to, "  %-22s %s", head, row->text);
+        fprintf(to, "  %-26s %s", head, row->text);
         print_default(m, o, row, to);
         fputc('\n', to);
     }

@@ -70,6 +70,24 @@ for n in 2 3 4; do
 done
 grep -q 'cuda:0' on2.0.log && ok devices || bad devices "$(grep device on2.0.log)"
 
+# GPT-2, small: tokens of shards.
+python3 -c "
+import array
+text = open('input.txt', 'rb').read()
+for name, part in (('train.bin', text[:9000]), ('val.bin', text[9000:9200])):
+    with open(name, 'wb') as out:
+        array.array('i', [20240520, 1, len(part)] + [0] * 253).tofile(out)
+        array.array('H', [c % 32 for c in part]).tofile(out)"
+small="--data train.bin --val-data val.bin --steps 20 --batch 12 --eval 0 --save 20 --dims T=8"
+if build gpt2 gpt2 --precision=fp64 -D V=32 -D C=8 -D H=1 -D L=2 -D Tmax=8; then
+    ./gpt2.gpu $small --out gpt2-1 --accumulate 4 > gpt2.log 2>&1 || bad gpt2 "$(tail -n 1 gpt2.log)"
+    for n in 2 3 4; do
+        ranks gpt2-$n $n ./gpt2.gpu $small --out gpt2-$n --accumulate 1
+        says gpt2-$n "$(printf '0 %.0s' $(seq $n) | sed 's/ $//')" gpt2-$n.0.log "$n ranks with 1 micro-step of $((12 / n))"
+        same gpt2-$n-parameters gpt2-1 gpt2-$n
+    done
+fi
+
 # A checkpoint goes on with another number of ranks, and on processors.
 cp -r on2 on2-3; cp -r on2 on2-1; cp -r on2 on2-cpu
 more="$run --steps 24 --resume auto"
