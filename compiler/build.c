@@ -298,6 +298,20 @@ static int explain_absence(Context *cx, const Options *opt, const char *cc)
     return EXIT_MISTAKE;
 }
 
+/* The compiler says that all went well: has it written a program? False after a message. */
+static bool has_written(Context *cx, const Options *opt, const char *cc, const char *temp)
+{
+    const Span nowhere = { 0 };
+    struct stat made;
+    if (stat(temp, &made) == 0 && made.st_size > 0)
+        return true;
+    Diag *d = diag_error(cx, nowhere, "%s ended well but wrote no program", cc);
+    diag_hint(d,
+              "--%s names a compiler that takes -o FILE, and --cflags nothing that stops it early",
+              opt->target == TARGET_CUDA ? "nvcc" : "cc");
+    return false;
+}
+
 /* A program replaces a file, nothing else. False after a message. */
 static bool may_replace(Context *cx, const char *output)
 {
@@ -333,6 +347,8 @@ static int compile_and_link(Context *cx, const Options *opt, const Places *at, c
         return explain_failure(cx, opt, args.at[0], code,
                                killed ? FAULT_OTHER : find_fault(cx, opt, at, source, ended));
     }
+    if (!has_written(cx, opt, args.at[0], temp))
+        return EXIT_MISTAKE;
     if (rename(temp, output) == 0)
         return 0;
     complain(cx, "write", output);

@@ -25,6 +25,9 @@ static int usage(const char *what)
     return EXIT_USAGE;
 }
 
+/* After errors. */
+static int failure(const Context *cx) { return diag_is_usage(cx) ? EXIT_USAGE : EXIT_MISTAKE; }
+
 /* Text goes to stdout, or complete into a file. */
 static bool deliver(Context *cx, const char *path, const Text *t)
 {
@@ -122,7 +125,7 @@ static int compile(Context *cx, const Options *opt)
     if (!pipeline_run(cx, opt, at.prelude, &out)
         || !spares_inputs(cx, wants_program(opt) ? name : opt->output)
         || (opt->deps != DEPS_NONE && !spares_inputs(cx, deps_path(cx, opt, name))))
-        return EXIT_MISTAKE;
+        return failure(cx);
     if (opt->deps == DEPS_ONLY)
         return write_deps(cx, opt, name);
     int code = 0;

@@ -227,7 +227,8 @@ static bool read_define(Context *cx, const char *value, Options *opt)
     const char *eq = strchr(value, '=');
     if (eq == NULL || eq == value || eq[1] == '\0')
         return fail("-D %s: write it as -D name=value", value);
-    const Define d = { intern_n(cx, value, (size_t)(eq - value)), eq + 1 };
+    const Define d = { intern_n(cx, value, (size_t)(eq - value)), eq + 1,
+                       arena_printf(cx->arena, "-D %s", value) };
     vec_push(cx->arena, &opt->defines, d);
     return true;
 }
@@ -307,14 +308,18 @@ static const char *command_of(Context *cx, const Options *opt)
 }
 
 /* --recompute=budget:6GiB is the setting recompute = budget(6GiB). */
-static void define_recompute(Context *cx, Options *opt)
+static bool define_recompute(Context *cx, Options *opt)
 {
-    const char *given = opt->recompute, *colon = strchr(given, ':');
-    const char *value = colon ? arena_printf(cx->arena, "%.*s(%s)", (int)(colon - given), given,
-                                             colon + 1)
-                              : given;
-    const Define d = { intern(cx, "recompute"), value };
+    static const char *const words[] = { "none", "auto", "blocks" };
+    const char *given = opt->recompute;
+    bool known = strncmp(given, "budget:", 7) == 0 && given[7];
+    const char *value = known ? arena_printf(cx->arena, "budget(%s)", given + 7) : given;
+    for (int i = 0; i < 3; i++)
+        known = known || strcmp(given, words[i]) == 0;
+    const Define d = { intern(cx, "recompute"), value,
+                       arena_printf(cx->arena, "--recompute=%s", given) };
     vec_push(cx->arena, &opt->defines, d);
+    return known || fail("--recompute: %s is none of none, auto, blocks and budget:6GiB", given);
 }
 
 /* "native" or "sm_80,sm_90a", from sm_80 on. */
@@ -367,6 +372,8 @@ static bool settle_target(Options *opt)
     return !opt->cuda_arch || read_architectures(opt->cuda_arch);
 }
 
+static bool is_blank(const char *s) { return s[strspn(s, " \t\n")] == '\0'; }
+
 bool options_parse(Context *cx, int argc, char **argv, Options *opt)
 {
     bool ended = false;
@@ -399,6 +406,8 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
                 return fail("%s needs a value: %s", r->name, r->value);
             value = argv[++i];
         }
+        if (r->value != NULL && is_blank(value) && r->at != AT(cflags))
+            return fail("%s needs a value: %s", r->name, r->value);
         if (!read_value(cx, r, value ? value : "", opt))
             return false;
         opt->emit_set = opt->emit_set || strcmp(r->name, "--emit") == 0;
@@ -407,12 +416,10 @@ bool options_parse(Context *cx, int argc, char **argv, Options *opt)
         return false;
     if (opt->explain == EXPLAIN_TRAFFIC && opt->target != TARGET_CUDA)
         return fail("--explain=traffic is about CUDA kernels: it goes with --target=cuda");
-    if (opt->dims.len > 0 && !opt->explain)
+    if (opt->dims.len > 0 && (!opt->explain || opt->explain == EXPLAIN_RECOMPUTE))
         return fail("--dims goes with --explain=memory and --explain=traffic; the program has an "
                     "option --dims too");
     opt->unoptimised = opt->level == 0;
     opt->command = command_of(cx, opt);
-    if (opt->recompute && !opt->ir)
-        define_recompute(cx, opt);
-    return true;
+    return !opt->recompute || opt->ir || define_recompute(cx, opt);
 }

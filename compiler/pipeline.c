@@ -133,6 +133,11 @@ static DType find_narrow(const Run *r)
     return narrow;
 }
 
+static Span span_of_option(const Run *r, const char *typed)
+{
+    return (Span){ source_add_option(r->cx, typed, ""), 0, 0 };
+}
+
 /* Do parameters have no fp32 master? In programs without bf16 that is an error. */
 static bool is_masterless(const Run *r, DType narrow)
 {
@@ -142,18 +147,18 @@ static bool is_masterless(const Run *r, DType narrow)
     const bool tensorwise = r->checked && r->checked->train.tensorwise;
     if (!none || (narrow == DT_BF16 && !tensorwise))
         return none;
-    const Span at = option ? (Span){ 0 } : r->checked->train.masters_span;
-    const char *setting = option ? "--masters=none" : "masters = none";
+    const Span at = option ? span_of_option(r, "--masters=none") : r->checked->train.masters_span;
     if (narrow == DT_BF16) {
-        Diag *d = diag_error(r->cx, at, "%s: the optimizer works on whole tensors, in fp32",
-                             setting);
+        Diag *d = diag_error(
+            r->cx, at, "weights without masters: the optimizer works on whole tensors, in fp32");
         diag_note(d, r->checked->train.optimizer_span, "it is set here");
         return false;
     }
-    Diag *d = diag_error(r->cx, at, "%s: for bf16 alone, and this program computes in %s", setting,
-                         narrow == DT_F16                    ? "fp16"
-                         : precision_of(r) == PRECISION_FP64 ? "fp64"
-                                                             : "fp32");
+    Diag *d = diag_error(
+        r->cx, at, "weights without masters are for bf16 alone, and this program computes in %s",
+        narrow == DT_F16                    ? "fp16"
+        : precision_of(r) == PRECISION_FP64 ? "fp64"
+                                            : "fp32");
     diag_hint(d, "precision = bf16, or gradcc --precision=bf16");
     return false;
 }
@@ -358,14 +363,12 @@ static void run_expand(Run *r)
 static void tell_whole_head(Run *r, const Graph *g, const Node *fail)
 {
     const bool option = r->opt->head_rows >= 0 || !r->checked;
-    const Span none = { 0 }, at = option ? none : r->checked->train.head_span;
-    const char *const setting = option ? "--head-rows" : "head_rows";
+    const Span at = option ? span_of_option(r, "--head-rows") : r->checked->train.head_span;
     if (!fail) {
-        diag_error(r->cx, at, "%s: the loss does not follow row by row from a matrix product",
-                   setting);
+        diag_error(r->cx, at, "the loss does not follow row by row from a matrix product");
         return;
     }
-    Diag *d = diag_error(r->cx, at, "%s: the logits cannot be computed in parts%s", setting,
+    Diag *d = diag_error(r->cx, at, "the logits cannot be computed in parts%s",
                          strcmp(g->name, "eval") == 0 ? " in validation" : "");
     diag_note(d, fail->span, "this needs all rows at once");
 }

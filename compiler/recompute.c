@@ -328,13 +328,11 @@ bool recompute_choose(Program *p, const RecomputeTrial *trial, bool report, Keep
 
 static const char *sizes_text(const Program *p)
 {
-    const int64_t *dims = program_training_dims(p);
-    Text t = text_new(p->cx->arena);
+    bool *set = NEW_ARRAY(p->cx->scratch, bool, dims_count(p->dims) + 1);
     for (int i = 0; i < dims_count(p->dims); i++)
-        if (dims_at(p->dims, i)->kind != SYM_CONST)
-            text_add(&t, "%s%s = %lld", t.len ? ", " : "", dims_at(p->dims, i)->name,
-                     (long long)dims[i]);
-    return t.len ? t.at : "any size";
+        set[i] = program_dim_is_set(dims_at(p->dims, i));
+    const char *text = program_sizes_text(p, program_training_dims(p), set);
+    return *text ? text : "any size";
 }
 
 static void explain_totals(Text *out, const Program *p)

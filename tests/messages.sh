@@ -9,7 +9,7 @@ python3 - <<'PY'
 import glob, re, sys
 
 # Functions that take the text of a message, and which argument it is.
-FORMAT = {'diag_error': 2, 'diag_warning': 3, 'diag_note': 2, 'diag_hint': 1, 'sem_error': 2,
+FORMAT = {'diag_error': 2, 'diag_option': 2, 'diag_warning': 3, 'diag_note': 2, 'diag_hint': 1, 'sem_error': 2,
           'sem_note': 3, 'lint_warn': 2, 'sem_hint': 1, 'fail': None,
           'rt_fail': 1, 'rt_warn': 0, 'because': 1, 'csv_fail': 3, 'ck_wrong': 1, 'difference_add': 1}
 FAIL = {'compiler/options.c': 0, 'compiler/ir/read.c': 2}      # two local functions of this name

@@ -83,17 +83,19 @@ typedef struct {
 } Span; /* bytes [lo, hi); file 0 = nowhere */
 
 typedef struct {
-    const char *path; /* as given; printed in messages */
+    const char *path; /* as given; printed in messages; of an option: it, as typed */
     const char *text; /* NUL-terminated */
     size_t len;
     uint32_t *line_start; /* byte offset of each line */
     int n_lines;
-    bool no_file; /* the text is an option of the command line */
+    bool no_file; /* the text is of an option of the command line */
 } Source;
 
 /* Both give the file's number. */
 int source_add(Context *cx, const char *path, const char *text, size_t len);
 int source_read(Context *cx, const char *path); /* 0 after a reported error */
+/* "-D clip=x": mistakes in its text are told as those of the option. */
+int source_add_option(Context *cx, const char *typed, const char *text);
 const Source *source_of(const Context *cx, int file);
 int source_line(const Context *cx, Span s, int *column); /* 1-based; column in bytes */
 const char *source_where(Context *cx, Span s);           /* "gpt2.model:12", base name only */
@@ -108,6 +110,8 @@ typedef struct Diag Diag; /* a message */
 /* A user's mistake. Returns the message so that marks, notes and hints can be hung on it. After
    cx->error_limit errors the rest is counted, not printed. */
 Diag *diag_error(Context *cx, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* ... in an option of the command line, told in front of it. */
+Diag *diag_option(Context *cx, const char *typed, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* What may be meant, and is no mistake; group: the kind of warning, in brackets behind it. */
 Diag *diag_warning(Context *cx, Span at, const char *group, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void diag_mark(Diag *d, Span operand); /* ~~~ under it, same line only */
@@ -115,6 +119,7 @@ void diag_mark(Diag *d, Span operand); /* ~~~ under it, same line only */
 void diag_note(Diag *d, Span at, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void diag_hint(Diag *d, const char *fmt, ...) PRINTF_LIKE(2, 3);
 int diag_count(const Context *cx);       /* errors so far */
+bool diag_is_usage(const Context *cx);   /* ... all of them of options */
 void diag_flush(Context *cx, FILE *out); /* print all, in source order */
 
 /* echo.c: the source line of at, and under it a caret and the marks. */
@@ -143,6 +148,7 @@ struct Context {
     VEC(const char *) quiet;   /* groups of warnings that are not wanted */
     bool no_warnings;          /* none is wanted */
     int n_errors, error_limit; /* limit 20 unless -ferror-limit */
+    int n_usage;               /* errors of options */
     int colour;                /* 0 never, 1 always */
 };
 

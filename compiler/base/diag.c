@@ -76,20 +76,42 @@ static bool diag_is_known(const Context *cx, const Diag *d)
     return false;
 }
 
-Diag *diag_error(Context *cx, Span at, const char *fmt, ...)
+static bool is_option(const Context *cx, Span at)
 {
-    va_list ap;
-    va_start(ap, fmt);
+    const Source *src = source_of(cx, at.file);
+    return src != NULL && src->no_file;
+}
+
+static Diag *add_error(Context *cx, Span at, const char *fmt, va_list ap)
+{
     Diag *d = NEW(cx->arena, Diag);
     d->arena = cx->arena;
     d->at = at;
     d->text = format_text(cx, fmt, ap);
-    va_end(ap);
     if (diag_is_known(cx, d))
         return d; /* marks and notes hung on it are not shown */
     d->order = cx->n_errors++;
+    cx->n_usage += is_option(cx, at);
     if (cx->error_limit == 0 || cx->n_errors <= cx->error_limit)
         vec_push(cx->arena, &cx->diags, d);
+    return d;
+}
+
+Diag *diag_error(Context *cx, Span at, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    Diag *d = add_error(cx, at, fmt, ap);
+    va_end(ap);
+    return d;
+}
+
+Diag *diag_option(Context *cx, const char *typed, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    Diag *d = add_error(cx, (Span){ source_add_option(cx, typed, ""), 0, 0 }, fmt, ap);
+    va_end(ap);
     return d;
 }
 
@@ -147,9 +169,12 @@ void diag_hint(Diag *d, const char *fmt, ...)
 
 int diag_count(const Context *cx) { return cx->n_errors; }
 
+bool diag_is_usage(const Context *cx) { return cx->n_errors > 0 && cx->n_usage == cx->n_errors; }
+
 /* ---- printing ------------------------------------------------------------------------------ */
 
-/* The start of a line of a message: where, and its label ("error", "note"). */
+/* The start of a line of a message: where, and its label ("error", "note"). Behind the label stands
+   an option. */
 static void print_head(Text *out, const Context *cx, Span at, const char *label)
 {
     const char *ink = strcmp(label, "error") == 0  ? "\33[1;31m"
@@ -159,12 +184,14 @@ static void print_head(Text *out, const Context *cx, Span at, const char *label)
     int column = 0;
     int line = source_line(cx, at, &column);
     text_put(out, cx->colour ? "\33[1m" : "");
-    if (src == NULL)
+    if (src == NULL || src->no_file)
         text_put(out, "gradcc: ");
     else
         text_add(out, "%s:%d:%d: ", src->path, line, column);
     text_put(out, cx->colour ? "\33[0m" : "");
     text_add(out, "%s%s:%s ", cx->colour ? ink : "", label, cx->colour ? "\33[0m" : "");
+    if (is_option(cx, at))
+        text_add(out, "%s: ", src->path);
 }
 
 static void print_diag(Text *out, const Context *cx, const Diag *d)
@@ -174,7 +201,7 @@ static void print_diag(Text *out, const Context *cx, const Diag *d)
     if (d->warning && d->group != NULL)
         text_add(out, " [-W%s]", d->group);
     text_put(out, "\n");
-    if (d->at.file != 0)
+    if (d->at.file != 0 && !is_option(cx, d->at))
         diag_print_echo(out, cx, d->at, d->mark, d->n_marks);
     for (int i = 0; i < d->notes.len; i++) {
         print_head(out, cx, d->notes.at[i].at, "note");

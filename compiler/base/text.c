@@ -95,6 +95,13 @@ int source_add(Context *cx, const char *path, const char *text, size_t len)
     return cx->sources.len;
 }
 
+int source_add_option(Context *cx, const char *typed, const char *text)
+{
+    const int file = source_add(cx, typed, text, strlen(text));
+    cx->sources.at[file - 1]->no_file = true;
+    return file;
+}
+
 int source_read(Context *cx, const char *path)
 {
     Span nowhere = { 0 };
@@ -156,6 +163,8 @@ const char *source_where(Context *cx, Span s)
     const Source *src = source_of(cx, s.file);
     if (src == NULL)
         return "-";
+    if (src->no_file)
+        return "-D";
     const char *slash = strrchr(src->path, '/');
     return arena_printf(cx->arena, "%s:%d", slash != NULL ? slash + 1 : src->path,
                         source_line(cx, s, NULL));

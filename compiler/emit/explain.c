@@ -17,6 +17,7 @@ typedef struct {
     int64_t *values; /* of the symbols */
     int64_t batch;   /* samples of an update; 0 = the model trains on nothing */
     bool *set;       /* by symbol: it has a value, of the model or of --dims */
+    Span asked;      /* all that --dims gives, an option; or nowhere */
     bool overflow;
 } Explainer;
 
@@ -191,18 +192,11 @@ static void write_title(Explainer *x)
     Emitter *e = &x->e;
     const Program *p = e->p;
     const DType kind = p->narrow != DT_F32 ? p->narrow : p->real;
-    bool any = false;
+    const char *sizes = program_sizes_text(p, x->values, x->set);
     text_add(e->out, "memory of %s, %s", p->name,
              names[p->real == DT_F64 ? DT_F64 : kind] ? names[p->real == DT_F64 ? DT_F64 : kind]
                                                       : "fp32");
-    for (int i = 0; i < dims_count(p->dims); i++) {
-        const Symbol *s = dims_at(p->dims, i);
-        if (s->kind != SYM_DIM && s->kind != SYM_BATCH)
-            continue;
-        text_add(e->out, "%s%s = %lld%s", any ? ", " : ", at ", s->name, (long long)x->values[i],
-                 x->set[i] ? "" : " (not set)");
-        any = true;
-    }
+    text_add(e->out, "%s%s", *sizes ? ", at " : "", sizes);
     if (x->batch > 0 && p->train.accumulate > 1)
         text_add(e->out, "; %lld samples per update in %lld micro-steps", (long long)x->batch,
                  (long long)p->train.accumulate);
@@ -468,52 +462,49 @@ int explain_alive(Emitter *e, AliveLine **alive, const Step **step)
 
 /* ---- the dims -------------------------------------------------------------------------------- */
 
-static bool wrong(Explainer *x, const char *hint, const char *message)
+/* The dim that "T=128" names, or NULL after a message. */
+static const Symbol *find_dim(Explainer *x, const char *typed, const char *name, const char *given)
 {
-    const Span nowhere = { 0, 0, 0 };
-    Diag *d = diag_error(x->e.cx, nowhere, "%s", message);
-    if (hint)
-        diag_hint(d, "%s", hint);
-    return false;
+    const Program *p = x->e.p;
+    const int n = dims_count(p->dims);
+    const char **names = NEW_ARRAY(x->e.cx->scratch, const char *, n + 1);
+    int n_names = 0;
+    for (int i = 0; i < n; i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        if (s->kind != SYM_DIM && s->kind != SYM_BATCH)
+            continue;
+        if (s->name == name)
+            return s;
+        names[n_names++] = s->name;
+    }
+    if (dims_find(p->dims, name)) {
+        diag_option(x->e.cx, typed, "%s is fixed in the model; -D %s gives it another value", name,
+                    given);
+        return NULL;
+    }
+    const char *near = diag_suggest(name, names, n_names);
+    Diag *d = diag_option(x->e.cx, typed, "the model has no dim %s", name);
+    if (near)
+        diag_hint(d, "did you mean %s?", near);
+    return NULL;
 }
 
 /* "T=128" */
 static bool set_dim(Explainer *x, const char *given)
 {
-    const Program *p = x->e.p;
-    const char *eq = strchr(given, '=');
-    const int n = dims_count(p->dims);
-    const char **names = NEW_ARRAY(x->e.cx->scratch, const char *, n + 1);
+    Context *cx = x->e.cx;
+    const char *typed = emit_format(&x->e, "--dims %s", given), *eq = strchr(given, '=');
     char *end = NULL;
-    int found = -1, n_names = 0;
-    const char *name = intern_n(x->e.cx, given, eq ? (size_t)(eq - given) : strlen(given));
     const long long v = eq ? strtoll(eq + 1, &end, 10) : 0;
-    if (eq == NULL || eq == given || end == eq + 1 || *end || v < 1 || v > INT32_MAX)
-        return wrong(x, NULL,
-                     emit_format(&x->e,
-                                 "--dims %s: write it as --dims NAME=SIZE, with a whole "
-                                 "number from 1",
-                                 given));
-    for (int i = 0; i < n; i++) {
-        const Symbol *s = dims_at(p->dims, i);
-        if (s->kind != SYM_DIM && s->kind != SYM_BATCH)
-            continue;
-        names[n_names++] = s->name;
-        found = s->name == name ? i : found;
+    if (eq == NULL || eq == given || end == eq + 1 || *end || v < 1 || v > INT32_MAX) {
+        diag_option(cx, typed, "wants NAME=SIZE, with a whole number from 1");
+        return false;
     }
-    const Symbol *constant = found < 0 ? dims_find(p->dims, name) : NULL;
-    const char *near = found < 0 ? diag_suggest(name, names, n_names) : NULL;
-    if (constant)
-        return wrong(x, NULL,
-                     emit_format(&x->e,
-                                 "--dims %s: %s is fixed in the model; -D %s "
-                                 "gives it another value",
-                                 given, name, given));
-    if (found < 0)
-        return wrong(x, near ? emit_format(&x->e, "did you mean %s?", near) : NULL,
-                     emit_format(&x->e, "--dims %s: the model has no dim %s", given, name));
-    x->values[found] = v;
-    x->set[found] = true;
+    const Symbol *s = find_dim(x, typed, intern_n(cx, given, (size_t)(eq - given)), given);
+    if (s == NULL)
+        return false;
+    x->values[s->id] = v;
+    x->set[s->id] = true;
     return true;
 }
 
@@ -541,7 +532,10 @@ static bool check_constraints(Explainer *x)
                           : c->rel == REL_EQ ? l == r
                                              : r > 0 && l % r == 0;
         if (!good && !is_open(x, c)) {
-            diag_error(x->e.cx, c->span, "%s does not hold at the sizes of --dims", c->text);
+            Diag *d = diag_error(x->e.cx, x->asked.file ? x->asked : c->span,
+                                 "%s does not hold at these sizes", c->text);
+            if (x->asked.file)
+                diag_note(d, c->span, "it is declared here");
             return false;
         }
     }
@@ -564,17 +558,25 @@ static bool set_sizes(Explainer *x, const char *const *dims, int n_dims)
     x->values = program_training_dims(p);
     x->set = NEW_ARRAY(p->cx->scratch, bool, dims_count(p->dims) + 1);
     for (int i = 0; i < dims_count(p->dims); i++)
-        x->set[i] = dims_at(p->dims, i)->kind == SYM_CONST || dims_at(p->dims, i)->value > 0;
-    for (int i = 0; i < n_dims; i++)
+        x->set[i] = program_dim_is_set(dims_at(p->dims, i));
+    Text all = text_new(p->cx->scratch);
+    for (int i = 0; i < n_dims; i++) {
         if (!set_dim(x, dims[i]))
             return false;
+        text_add(&all, "%s%s", i ? "," : "--dims ", dims[i]);
+    }
+    if (n_dims > 0)
+        x->asked.file = source_add_option(p->cx, all.at, "");
     return check_constraints(x);
 }
 
-const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims)
+const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims, const char **text)
 {
     Explainer x = { .e = *e };
-    return set_sizes(&x, dims, n_dims) ? x.values : NULL;
+    if (!set_sizes(&x, dims, n_dims))
+        return NULL;
+    *text = program_sizes_text(e->p, x.values, x.set);
+    return x.values;
 }
 
 void explain_memory(Text *out, KernelProgram *kp, const char *const *dims, int n_dims)
@@ -607,5 +609,5 @@ void explain_memory(Text *out, KernelProgram *kp, const char *const *dims, int n
                   "in: that\ndepends on the machine, and the program tells it before step 0 "
                   "(--dry-run).\n");
     if (x.overflow)
-        (void)wrong(&x, NULL, "the sizes overflow at these dims");
+        diag_error(p->cx, x.asked, "the sizes overflow at these dims");
 }

@@ -394,7 +394,8 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
     Program *p = kp->program;
     Traffic t = { .kp = kp, .e = { .cx = p->cx, .kp = kp, .p = p, .out = out } };
     Rows rows = { 0 };
-    t.dims = explain_sizes(&t.e, dims, n_dims);
+    const char *sizes;
+    t.dims = explain_sizes(&t.e, dims, n_dims, &sizes);
     if (t.dims == NULL)
         return;
     t.dims = with_parts(p, t.dims);
@@ -403,20 +404,17 @@ void explain_traffic(Text *out, KernelProgram *kp, const char *const *dims, int 
         return;
     }
     double micro_steps = (double)p->train.accumulate;
-    Text sizes = text_new(p->cx->scratch);
     for (int i = 0; i < dims_count(p->dims); i++) {
         const Symbol *s = dims_at(p->dims, i);
         if (s->kind == SYM_BATCH)
             micro_steps = micro_steps * (double)s->value / (double)t.dims[i];
-        if (s->kind == SYM_BATCH || s->kind == SYM_DIM)
-            text_add(&sizes, "%s%s = %lld", sizes.len ? ", " : "", s->name, (long long)t.dims[i]);
     }
     micro_steps = micro_steps < 1 ? 1 : micro_steps;
     t.adds = micro_steps > 1;
     text_add(out,
              "What the kernels of %s move in an update on a GPU, but for products and "
              "attention, at\n%s: times per update, then MB of one launch.\n\n",
-             p->name, sizes.at);
+             p->name, sizes);
     fill_rows(&t, &rows);
     write_table(&t, out, &rows, micro_steps);
     write_launches(&t, out, &rows, micro_steps);

@@ -204,8 +204,9 @@ void c_table(Emitter *e);                 /* c_table.c: section 8 */
 bool c_rooms(Emitter *e);                 /* c_rooms.c: its function of rooms; false: none */
 extern const char *const c_entry_name[];  /* of RtEntry: training, evaluation, outputs, counts */
 
-/* Values of all symbols at the sizes that --dims gives; NULL: an error was reported. */
-const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims);
+/* Values of all symbols at the sizes that --dims gives; NULL: an error was reported. *text: of
+   program_sizes_text. */
+const int64_t *explain_sizes(Emitter *e, const char *const *dims, int n_dims, const char **text);
 
 /* explain.c: what is alive in the fullest step of training, by the line of the model that computes
    it, the largest first at the training dims. Returns the lines; *step may become NULL. */

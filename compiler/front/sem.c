@@ -130,18 +130,18 @@ static void take_defines(Sem *s)
 static void check_defines(Sem *s)
 {
     for (int i = 0; i < s->opt->n_defines; i++) {
-        const char *name = intern(s->cx, s->opt->defines[i].name);
+        const Define *def = &s->opt->defines[i];
+        const char *name = intern(s->cx, def->name);
         if (!map_get(s->defines, name))
             continue;
         const Symbol *sym = dims_find(s->dims, name);
         if (sym) {
-            Diag *d = sem_error(s, (Span){ 0 }, "-D %s: %s is bound when the program starts", name,
-                                name);
+            Diag *d = diag_option(s->cx, def->typed, "%s is bound when the program starts", name);
             sem_note(s, d, sym->span, "%s is declared here", name);
             sem_hint(d,
                      sym->kind == SYM_BATCH ? "give --batch to the program"
                                             : "give --dims %s=%s to the program",
-                     name, s->opt->defines[i].value);
+                     name, def->value);
             continue;
         }
         VEC(const char *) names = { 0 };
@@ -152,10 +152,8 @@ static void check_defines(Sem *s)
         }
         for (int k = 0; setting_key(s, k); k++)
             vec_push(s->arena, &names, setting_key(s, k));
-        Diag *d = sem_error(s, (Span){ 0 },
-                            "-D %s: the file has no constant and the train block "
-                            "no setting %s",
-                            name, name);
+        Diag *d = diag_option(s->cx, def->typed,
+                              "the file has no constant and the train block no setting %s", name);
         sem_did_you_mean(d, name, names.at, names.len);
     }
 }

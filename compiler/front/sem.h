@@ -305,6 +305,7 @@ typedef struct {
 
 typedef struct { /* -D name=value */
     const char *name, *value;
+    const char *typed; /* the option, for messages */
 } Define;
 
 typedef struct {

@@ -354,9 +354,10 @@ Thing *const_math(Sem *s, const char *name, const Thing *t, Span at)
 
 /* ---- declarations -------------------------------------------------------------------------- */
 
-/* The Thing that -D name=text gives, of the kind of the default; NULL after an error. */
-static Thing *parse_define(Sem *s, const Ast *a, const Thing *given, const char *text)
+/* The Thing that -D gives, of the kind of the default; NULL after an error. */
+static Thing *parse_define(Sem *s, const Ast *a, const Thing *given, const Define *def)
 {
+    const char *text = def->value;
     char *end = NULL;
     errno = 0;
     if (given->kind == THING_BOOL) {
@@ -370,14 +371,14 @@ static Thing *parse_define(Sem *s, const Ast *a, const Thing *given, const char 
         double v = strtod(text, &end);
         if (*text && !*end && errno == 0 && isfinite(v))
             return thing_real(s, v, a->span);
-    } else {
-        sem_error(s, a->at, "-D cannot set %s: it is %s", a->name, thing_text(s, given));
-        return NULL;
     }
-    Diag *d = sem_error(s, (Span){ 0 }, "-D %s=%s: %s wanted", a->name, text,
-                        given->kind == THING_BOOL  ? "true or false"
-                        : given->kind == THING_DIM ? "a whole number"
-                                                   : "a number");
+    const char *wanted = given->kind == THING_BOOL   ? "true or false"
+                         : given->kind == THING_DIM  ? "a whole number"
+                         : given->kind == THING_REAL ? "a number"
+                                                     : NULL;
+    Diag *d = wanted ? diag_option(s->cx, def->typed, "%s wanted", wanted)
+                     : diag_option(s->cx, def->typed, "%s is %s, which no option can set", a->name,
+                                   thing_text(s, given));
     sem_note(s, d, a->span, "%s is declared here", a->name);
     return NULL;
 }
@@ -399,7 +400,7 @@ void sem_declare_const(Sem *s, Scope *sc, const Ast *a, bool top)
     Thing *t = sem_eval(s, a->value);
     const Define *def = top && s->defines ? map_get(s->defines, a->name) : NULL;
     if (def && t->kind != THING_POISON) {
-        Thing *given = parse_define(s, a, t, def->value);
+        Thing *given = parse_define(s, a, t, def);
         t = given ? given : thing_poison(s);
     }
     if (def)

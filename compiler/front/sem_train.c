@@ -327,15 +327,14 @@ static const Ast *given_setting(Sem *s, const char *key)
     map_set(s->defines, intern(s->cx, key), NULL);
     Text text = text_new(s->arena);
     text_add(&text, "train { %s = %s }\n", key, def->value);
-    int before = diag_count(s->cx), source = source_add(s->cx, "-D", text.at, text.len);
-    s->cx->sources.at[source - 1]->no_file = true;
-    const Ast *file = parse_source(s->cx, source);
+    const int before = diag_count(s->cx);
+    const Ast *file = parse_source(s->cx, source_add_option(s->cx, def->typed, text.at));
     const Ast *block = file->items.len == 1 ? file->items.at[0] : NULL;
     if (diag_count(s->cx) > before)
         return NULL;
     if (block && block->kind == AST_TRAIN && block->items.len == 1)
         return block->items.at[0];
-    sem_error(s, (Span){ 0 }, "-D %s=%s: one value wanted", key, def->value);
+    diag_option(s->cx, def->typed, "one value wanted");
     return NULL;
 }
 

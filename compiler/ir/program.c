@@ -32,14 +32,27 @@ bool program_has_halves(const Program *p)
     return false;
 }
 
+bool program_dim_is_set(const Symbol *s) { return s->kind == SYM_CONST || s->value > 0; }
+
+const char *program_sizes_text(const Program *p, const int64_t *values, const bool *set)
+{
+    Text t = text_new(p->cx->arena);
+    for (int i = 0; i < dims_count(p->dims); i++) {
+        const Symbol *s = dims_at(p->dims, i);
+        if (s->kind == SYM_DIM || s->kind == SYM_BATCH)
+            text_add(&t, "%s%s = %lld%s", t.len ? ", " : "", s->name, (long long)values[i],
+                     set[i] ? "" : " (not set)");
+    }
+    return t.at;
+}
+
 int64_t *program_training_dims(const Program *p)
 {
     const int n = dims_count(p->dims);
     int64_t *values = NEW_ARRAY(p->cx->scratch, int64_t, n + 1);
     for (int i = 0; i < n; i++) {
         const Symbol *s = dims_at(p->dims, i);
-        const bool given = s->kind == SYM_CONST || s->value > 0;
-        values[i] = given                  ? s->value
+        values[i] = program_dim_is_set(s)  ? s->value
                     : s->kind == SYM_BATCH ? PROGRAM_USUAL_BATCH
                                            : PROGRAM_USUAL_DIM;
     }

@@ -250,6 +250,9 @@ bool rule_arg_is_element(const Program *p, int arg);
 /* By symbol id, in scratch: what each symbol is worth where a size must be chosen or shown. Consts
    and the dims of the train block have values; the others are taken as PROGRAM_USUAL_*. */
 int64_t *program_training_dims(const Program *p);
+/* "B = 4, T = 16 (not set)": of the dims and the sample axis; "" without any. set: by symbol id. */
+const char *program_sizes_text(const Program *p, const int64_t *values, const bool *set);
+bool program_dim_is_set(const Symbol *s); /* by the model, for training */
 enum { PROGRAM_USUAL_BATCH = 16, PROGRAM_USUAL_DIM = 16 };
 
 typedef struct {      /* what the optimizer keeps from update to update, in the parameters' type */

@@ -39,6 +39,8 @@ expect dims-alone 2 '--dims goes with --explain=memory and --explain=traffic; th
     "$g" --dims B=3 "$t"
 expect unknown-word 2 '--emit: asm is none of exe|ast|ir|grad|plan|c|types|cuda' "$g" --emit=asm "$t"
 expect missing-value 2 '-o needs a value: FILE' "$g" "$t" -o
+expect empty-value 2 '--cc needs a value: PROGRAM' "$g" "$t" --cc=
+expect empty-flags 0 'const RtModel tiny' "$g" --emit=c -w "$t" --cflags=
 expect extra-value 2 '--help takes no value' "$g" --help=yes
 expect only-model 2 '--only goes with --ir' "$g" --only=simplify "$t"
 expect only-emit 2 '--only takes passes from IR to IR, and plan is none' "$g" --ir "$t" --only=plan
@@ -64,7 +66,15 @@ expect fp64 0 'double *restrict' "$g" --emit=c --precision=fp64 "$t"
 expect checks 0 'RT_CHECK(s, 2, "sum_loss", &s->sum[S_loss], 1);' "$g" --emit=c "$t"
 expect level 0 'const RtModel tiny' "$g" -O1 --emit=c "$t"
 expect define 0 'D = 9,' "$g" --emit=c -DD=9 "$t"
-expect define-unknown 1 'no constant' "$g" --emit=c -D E=9 "$t"
+expect define-unknown 2 'error: -D E=9: the file has no constant' "$g" --emit=c -D E=9 "$t"
+expect define-wrong 2 'error: -D D=x: a whole number wanted' "$g" --emit=c -D D=x "$t"
+expect define-size 1 'size D = 0 of x must be at least 1' "$g" --emit=c -D D=0 "$t"
+expect define-and-model 1 'error: -D E=9: the file has no constant' "$g" --emit=c -D E=9 "$work/wrong.model"
+expect define-setting 2 'error: -D recompute=more: recompute is one of' "$g" --emit=c -D recompute=more "$t"
+expect define-note 2 'gradcc: note: -D batch=5: batch is set here' "$g" --emit=c -D batch=5 -D accumulate=2 "$t"
+expect recompute-word 2 'gradcc: --recompute: more is none of none, auto, blocks and budget:6GiB' \
+    "$g" --emit=c --recompute=more "$t"
+expect recompute-size 2 'error: --recompute=budget:x: unknown name x' "$g" --emit=c --recompute=budget:x "$t"
 expect group 2 'no group of warnings is called sense: numerics, unused, untrained, unreachable' "$g" -Wno-sense "$t"
 expect dump 0 '# after grad' "$g" --dump-after=grad "$t"
 expect stop 0 'graph train(' "$g" --stop-after=lower "$t"
@@ -80,6 +90,8 @@ expect cc-other 1 'hint: the emitted C is right: look at --cc, --cflags and --ma
     "$g" --march=no-such-processor "$t" -o "$work/tiny"
 printf '#!/bin/sh\nkill -9 $$\n' > "$work/killed"; chmod +x "$work/killed"
 expect cc-killed 1 'killed failed with exit code 137' "$g" --cc "$work/killed" "$t" -o "$work/tiny"
+expect cc-writes-nothing 1 'true ended well but wrote no program' "$g" --cc true "$t" -o "$work/tiny"
+expect cc-writes-nothing-hint 1 'hint: --cc names a compiler that takes -o FILE' "$g" --cc true "$t" -o "$work/tiny"
 expect output-nowhere 1 "cannot write $work/no/tiny: No such file or directory" \
     "$g" "$t" -o "$work/no/tiny"
 expect output-special 1 'cannot write /dev/null: it is no regular file' "$g" "$t" -o /dev/null
@@ -106,6 +118,7 @@ expect emit-cuda 0 '#include "rt_cuda.h"' "$g" --emit=cuda "$t"
 expect target-cuda 0 ' * command   gradcc --emit=cuda ' "$g" --target=cuda --emit=cuda "$t"
 expect c-for-cuda 2 '--emit=c does not go with --target=cuda; --emit=cuda writes the CUDA' \
     "$g" --target=cuda --emit=c "$t"
+expect traffic-not-set 0 'B = 16 (not set): times' "$g" --target=cuda --explain=traffic "$t"
 expect traffic-emit 0 'launches' "$g" --emit=cuda --explain=traffic "$t"
 for option in --nvcc=nvcc --cuda-arch=sm_90; do
     expect "text-no${option%%=*}" 2 "${option%%=*} goes with a program: without --emit it is compiled" \
@@ -133,13 +146,17 @@ cat > "$work/false" <<SH
 #!/bin/sh
 echo "called \$*"
 while [ "\$1" != -o ]; do shift; done
-: > "\$2"
+echo > "\$2"
 SH
 printf '#!/bin/sh\nexit 2\n' > "$work/fails"; chmod +x "$work/false" "$work/fails"
+printf '#!/bin/sh\n' > "$work/nothing"; chmod +x "$work/nothing"
 expect nvcc-call 0 "called -std=c++20 -O3 --fmad=false -gencode=arch=compute_80,code=sm_80 \
 -gencode=arch=compute_90a,code=[sm_90a,compute_90a] -g -I" \
     "${cuda[@]}" --nvcc="$work/false" --cuda-arch=sm_80,sm_90a --cflags=-g
 expect nvcc-libs 0 "libgradcc_rt_cuda.a -lgomp" "${cuda[@]}" --nvcc="$work/false"
+expect nvcc-writes-nothing 1 'nothing ended well but wrote no program' "${cuda[@]}" --nvcc="$work/nothing"
+expect nvcc-empty 2 '--nvcc needs a value: PROGRAM' "${cuda[@]}" --nvcc=
+expect nvcc-blank 2 '--nvcc needs a value: PROGRAM' "${cuda[@]}" "--nvcc= "
 expect nvcc-missing 1 'hint: --nvcc names a program in PATH, or the path of one' "${cuda[@]}" --nvcc=no-such-nvcc
 
 # The GPUs of the machine, by a false driver: GPUS="8.0 9.0"

@@ -33,16 +33,19 @@ says line 0 'gpt2.model:16 452,984,832 432 MiB' $explain
 says line-at-other-dims 0 'gpt2.model:16 14,155,776 13.5 MiB' $explain --dims B=2,T=64
 says several-uses 0 'gpt2.model:16 14,155,776 13.5 MiB' $explain --dims B=2 --dims T=64
 says micro-steps 0 'at B = 2, T = 1024; 16 samples per update in 8 micro-steps' $explain --dims B=2
-says unknown-dim 1 'hint: did you mean T?' $explain --dims t=3
-says no-such-dim 1 '--dims window=3: the model has no dim window' $explain --dims window=3
-says fixed-dim 1 '--dims C=3: C is fixed in the model; -D C=3 gives it another value' \
+says unknown-dim 2 'hint: did you mean T?' $explain --dims t=3
+says no-such-dim 2 '--dims window=3: the model has no dim window' $explain --dims window=3
+says fixed-dim 2 '--dims C=3: C is fixed in the model; -D C=3 gives it another value' \
     $explain --dims C=3
-says dim-form 1 'write it as --dims NAME=SIZE, with a whole number from 1' $explain --dims T
-says dim-too-large 1 'T <= Tmax does not hold at the sizes of --dims' $explain --dims T=2000
-says dim-overflow 1 'the sizes overflow at these dims' $explain --dims B=2000000000
+says dim-form 2 '--dims T: wants NAME=SIZE, with a whole number from 1' $explain --dims T
+says dim-too-large 2 '--dims T=2000,B=4: T <= Tmax does not hold at these sizes' $explain --dims T=2000 --dims B=4
+says dim-too-large-at 2 'gpt2.model:10:7: note: it is declared here' $explain --dims T=2000
+says dim-overflow 2 '--dims B=2000000000: the sizes overflow at these dims' $explain --dims B=2000000000
 says dim-not-set 0 'B = 16 (not set), T = 16 (not set)' "$g" --explain=memory tests/emit/scan.model
 says batch-without-block 0 'at B = 3, T = 16 (not set)' "$g" --explain=memory -D batch=3 tests/emit/scan.model
 says dims-alone 2 '--dims goes with --explain=memory' "$g" --emit=c --dims T=3 models/gpt2.model
+says dims-recompute 2 '--dims goes with --explain=memory' "$g" --explain=recompute --dims T=3 models/gpt2.model
+says recompute-not-set 0 'at B = 16 (not set), T = 16 (not set)' "$g" --explain=recompute tests/emit/scan.model
 
 # within NAME MOST OPTIONS: activations of 64 windows, in thousandths of llm.c's (25,441 MiB)
 within() {
