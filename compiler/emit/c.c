@@ -19,7 +19,8 @@ static const char notation[] =
     " *   a == b       1 where it holds, else 0; a < b and so on likewise\n"
     " *   pad(x)       x with zeros around it, up to the shape on the left\n"
     " *   d_x          d loss / d x, see section 6\n"
-    " *   (+)=         the first write of an update replaces, later ones add\n";
+    " *   (+)=         the first write of an update replaces, later ones add\n"
+    " *   RT_READY     these gradients are complete: their sums over ranks may begin\n";
 
 static const char loops[] =
     " * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.\n"

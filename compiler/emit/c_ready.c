@@ -5,6 +5,8 @@
  * there, while the pass goes on. The one idea: the last step that writes a gradient is known here,
  * so that no rank has to watch for it.
  */
+#include <string.h>
+
 #include "emit/step.h"
 
 static bool writes(const Step *s, int param)
@@ -80,19 +82,27 @@ Ready c_ready(Emitter *e, int param)
     return (Ready){ .step = number_of(s), .each = is_each(e, param, s) };
 }
 
+/* "ln_f.weight, ln_f.bias": what is complete behind the step; NULL: nothing. */
+static const char *complete_text(Emitter *e, const Step *s, bool each)
+{
+    const char *text = NULL;
+    for (int i = 0; i < e->p->params.len; i++)
+        if (last_writer(e, i) == s && is_each(e, i, s) == each)
+            text = emit_format(e, "%s%s%s", text ? text : "", text ? ", " : "",
+                               e->p->params.at[i].path);
+    return text;
+}
+
 void ready_mark(Function *f, const Step *s, bool each)
 {
     Emitter *e = f->e;
-    bool any = false;
-    if (f->r != e->kp->train)
+    const char *text = f->r == e->kp->train ? complete_text(e, s, each) : NULL;
+    if (!text)
         return;
-    for (int i = 0; i < e->p->params.len && !any; i++)
-        any = last_writer(e, i) == s && is_each(e, i, s) == each;
-    if (!any)
-        return;
+    const char *call = emit_format(e, "    RT_READY(s, %d, %s);", number_of(s),
+                                   each ? f->var[0] : "-1");
     f->head->s = true;
+    text = emit_comment(e, emit_format(e, "sums: %s", text), COLUMNS - strlen(call) - 7);
     vec_push(e->cx->scratch, &f->rows,
-             ((Row){ .left = emit_format(e, "    RT_READY(s, %d, %s);", number_of(s),
-                                         each ? f->var[0] : "-1"),
-                     .check = true }));
+             ((Row){ .left = emit_format(e, "%s /* %s */", call, text), .check = true }));
 }

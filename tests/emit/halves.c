@@ -160,6 +160,7 @@ static EvalPlan halves_eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
  * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
@@ -557,7 +558,7 @@ static void block_backward(const float *p, const rt_bf16 *p16, float *d_p, void 
     /* 14   undoes 1     halves.model:12  d_x = d_x + d_x_a */
     k14_d_x(d_x, d_x_a, n.B);
     RT_CHECK(s, 14, "d_x[B,D]", d_x, n.B*D);
-    RT_READY(s, 14, il);
+    RT_READY(s, 14, il); /* sums: h.*.w, h.*.b, h.*.g */
 }
 
 /* gradients: the first write of an update replaces, later ones add */
@@ -579,7 +580,7 @@ static void halves_backward(const float *p, const rt_bf16 *p16, float *d_p, void
     /* 9    undoes 4     halves.model:16  d_out_weight += d_out_y' @ x_2 */
     k9_d_out_weight(d_p + P_out_weight, d_out_y, x_2 + n.B*D*L, n.B);
     RT_CHECK(s, 9, "d_out_weight[D,D]", d_p + P_out_weight, D*D);
-    RT_READY(s, 9, -1);
+    RT_READY(s, 9, -1); /* sums: out.weight */
     /* 10   undoes 4     halves.model:16  d_x = d_out_y @ out_weight */
     k10_d_x(d_x, d_out_y, p16 + P_out_weight, n.B);
     RT_CHECK(s, 10, "d_x[B,D]", d_x, n.B*D);

@@ -143,6 +143,7 @@ static EvalPlan heads_eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
  * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
@@ -565,10 +566,10 @@ static void heads_backward(const float *p, float *d_p, const int32_t *tokens,
     /* 13   undoes 2     heads.model:9  d_qkv_weight (+)= d_qkv_y' @ wte */
     k13_d_qkv_weight(d_p + P_qkv_weight, d_qkv_y, wte, s->add, n.B, n.T);
     RT_CHECK(s, 13, "d_qkv_weight[3*C,C]", d_p + P_qkv_weight, 3*C*C);
-    RT_READY(s, 13, -1);
+    RT_READY(s, 13, -1); /* sums: qkv.weight */
     /* 14   undoes 1     heads.model:9  d_wte_weight += rows d_wte added at tokens */
     k14_d_wte_weight(d_p + P_wte_weight, tokens, d_wte, n.B, n.T);
     RT_CHECK(s, 14, "d_wte_weight[V,C]", d_p + P_wte_weight, V*C);
-    RT_READY(s, 14, -1);
+    RT_READY(s, 14, -1); /* sums: wte.weight */
 }
 

@@ -162,6 +162,7 @@ static EvalPlan double__eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
  * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
@@ -586,34 +587,34 @@ static void double__backward(const float *p, float *d_p, const float *float_, co
            n.B);
     RT_CHECK(s, 6, "d_p[B,clock]", d_p_, n.B*clock);
     RT_CHECK(s, 6, "d_s_bias[clock]", d_p + P_s_bias, clock);
-    RT_READY(s, 6, -1);
+    RT_READY(s, 6, -1); /* sums: s.bias */
     /* 7    undoes 4     names.model:13  d_at = d_p @ s_weight */
     k7_d_at(d_at, d_p_, p + P_s_weight, n.B);
     RT_CHECK(s, 7, "d_at[B,int_max]", d_at, n.B*int_max);
     /* 8    undoes 4     names.model:13  d_s_weight (+)= d_p' @ at */
     k8_d_s_weight(d_p + P_s_weight, d_p_, at_, s->add, n.B);
     RT_CHECK(s, 8, "d_s_weight[clock,int_max]", d_p + P_s_weight, int_max*clock);
-    RT_READY(s, 8, -1);
+    RT_READY(s, 8, -1); /* sums: s.weight */
     /* 9    undoes 3, 2  names.model:10, 11, 12  d_restrict, d_restrict_bias from rt_exp, d_at... */
     k9_d_restrict(d_restrict, d_p + P_restrict_bias, work_d_restrict, rt_exp_, d_at, n_, rt_exp_a_,
                   k1_a_, s->add, n.B);
     RT_CHECK(s, 9, "d_restrict[B,int_max]", d_restrict, n.B*int_max);
     RT_CHECK(s, 9, "d_restrict_bias[int_max]", d_p + P_restrict_bias, int_max);
-    RT_READY(s, 9, -1);
+    RT_READY(s, 9, -1); /* sums: restrict.bias */
     /* 10   undoes 2     names.model:10  d_export = d_restrict @ restrict_weight */
     k10_d_export(d_export, d_restrict, p + P_restrict_weight, n.B);
     RT_CHECK(s, 10, "d_export[B,int_max]", d_export, n.B*int_max);
     /* 11   undoes 2     names.model:10  d_restrict_weight (+)= d_restrict' @ export */
     k11_d_restrict_weight(d_p + P_restrict_weight, d_restrict, export_, s->add, n.B);
     RT_CHECK(s, 11, "d_restrict_weight[int_max,int_max]", d_p + P_restrict_weight, int_max*int_max);
-    RT_READY(s, 11, -1);
+    RT_READY(s, 11, -1); /* sums: restrict.weight */
     /* 12   undoes 1     names.model:10  d_export_bias (+)= sum over B of d_export */
     k12_d_export_bias(d_p + P_export_bias, d_export, s->add, n.B);
     RT_CHECK(s, 12, "d_export_bias[int_max]", d_p + P_export_bias, int_max);
-    RT_READY(s, 12, -1);
+    RT_READY(s, 12, -1); /* sums: export.bias */
     /* 13   undoes 1     names.model:10  d_export_weight (+)= d_export' @ float */
     k13_d_export_weight(d_p + P_export_weight, d_export, float_, s->add, n.B);
     RT_CHECK(s, 13, "d_export_weight[int_max,int_max]", d_p + P_export_weight, int_max*int_max);
-    RT_READY(s, 13, -1);
+    RT_READY(s, 13, -1); /* sums: export.weight */
 }
 

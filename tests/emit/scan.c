@@ -119,6 +119,7 @@ static EvalPlan scan_eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
  * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
@@ -425,7 +426,7 @@ static void scan_backward(const float *p, float *d_p, const float *x, void *aren
     /* 8..11  undoes 4..5  scan.model:10  states = for xt in x along T { */
     for (ptrdiff_t it = n.T - 1; it >= 0; it--)
         scan_backward_2(p, d_p, x, arena, &at, s, n, it);
-    RT_READY(s, 11, -1);
+    RT_READY(s, 11, -1); /* sums: wx.weight, wx.bias, wh.weight */
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */

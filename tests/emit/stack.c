@@ -139,6 +139,7 @@ static EvalPlan stack_eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
  * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
@@ -542,7 +543,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
             p_h + P_h_norm_weight, s->add, n.B);
     RT_CHECK(s, 10, "d_h_norm_weight[C]", d_p_h + P_h_norm_weight, C);
     RT_CHECK(s, 10, "d_z[B,C]", d_z, n.B*C);
-    RT_READY(s, 10, il);
+    RT_READY(s, 10, il); /* sums: h.*.norm.weight, h.*.lin.weight, h.*.lin.bias */
 }
 
 /* gradients: the first write of an update replaces, later ones add */

@@ -11,6 +11,7 @@
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * k6_x is called by a step, on the host; it launches g6_x, which runs on the device, or
  * calls a library. RT_LAUNCH(stream, line, kernel, grid, block, shared bytes, ...): grid is
@@ -552,7 +553,7 @@ static void block_backward(const float *p, float *d_p, void *arena, const Plan *
             p_h + P_h_norm_weight, s->add, n.B, stream);
     RT_CHECK(s, 10, "d_h_norm_weight[C]", d_p_h + P_h_norm_weight, C);
     RT_CHECK(s, 10, "d_z[B,C]", d_z, n.B*C);
-    RT_READY(s, 10, il);
+    RT_READY(s, 10, il); /* sums: h.*.norm.weight, h.*.lin.weight, h.*.lin.bias */
 }
 
 /* gradients: the first write of an update replaces, later ones add */

@@ -107,6 +107,7 @@ static EvalPlan tiny_eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * RT_PARALLEL_FOR(loops, work), RT_PARALLEL_SIMD(work) and RT_SIMD are OpenMP pragmas. Sums
  * over rows that threads share are made in at most RT_CHUNKS fixed ranges of rows, whose
@@ -289,11 +290,11 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     k3_d_h_a(d_h_a, d_p + P_b, work_d_h_a, loss_a, h, (float)s->seed[S_loss], s->add, n.B);
     RT_CHECK(s, 3, "d_h_a[B,O]", d_h_a, n.B*O);
     RT_CHECK(s, 3, "d_b[O]", d_p + P_b, O);
-    RT_READY(s, 3, -1);
+    RT_READY(s, 3, -1); /* sums: b */
     /* 4    undoes 1     tiny.model:8  d_w (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B);
     RT_CHECK(s, 4, "d_w[D,O]", d_p + P_w, D*O);
-    RT_READY(s, 4, -1);
+    RT_READY(s, 4, -1); /* sums: w */
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */

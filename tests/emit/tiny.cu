@@ -107,6 +107,7 @@ static EvalPlan tiny_eval_plan(Dims n)
  *   pad(x)       x with zeros around it, up to the shape on the left
  *   d_x          d loss / d x, see section 6
  *   (+)=         the first write of an update replaces, later ones add
+ *   RT_READY     these gradients are complete: their sums over ranks may begin
  * A variable of a kernel has the end of a name above, mu for h_ln_mu; a, b, ... have none.
  * k6_x is called by a step, on the host; it launches g6_x, which runs on the device, or
  * calls a library. RT_LAUNCH(stream, line, kernel, grid, block, shared bytes, ...): grid is
@@ -315,11 +316,11 @@ static void tiny_backward(float *d_p, const float *x, void *arena, const RtStep 
     k3_d_h_a(d_h_a, d_p + P_b, loss_a, h, s->device, s->add, n.B, stream);
     RT_CHECK(s, 3, "d_h_a[B,O]", d_h_a, n.B*O);
     RT_CHECK(s, 3, "d_b[O]", d_p + P_b, O);
-    RT_READY(s, 3, -1);
+    RT_READY(s, 3, -1); /* sums: b */
     /* 4    undoes 1     tiny.model:8  d_w (+)= x' @ d_h_a */
     k4_d_w(d_p + P_w, x, d_h_a, s->add, n.B, stream);
     RT_CHECK(s, 4, "d_w[D,O]", d_p + P_w, D*O);
-    RT_READY(s, 4, -1);
+    RT_READY(s, 4, -1); /* sums: w */
 }
 
 /* ---- 7 step: one update of the parameters ------------------------------- */
