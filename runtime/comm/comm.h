@@ -179,8 +179,8 @@ typedef struct { /* in the place */
     void *gradient;
     double *sum; /* of the losses, RT_MAX_SLOTS */
 } RtLeaf;
-/* cpu/leaves.c, cuda/leaves.cu: a leaf, or a partial sum, is kept, and sums of losses begin anew; or
-   it is added to the gradient and those sums. */
+/* cpu/leaves.c, cuda/leaves.cu: a leaf, or a partial sum, is kept, and sums of losses begin anew;
+   or it is added to the gradient and those sums. */
 void rt_leaf_keep(const RtModel *m, const RtLeaf *to, const void *d_p, RtStep *s);
 void rt_leaf_add(const RtModel *m, const RtLeaf *from, void *d_p, RtStep *s);
 typedef struct RtTree RtTree;
