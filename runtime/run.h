@@ -597,6 +597,15 @@ bool rt_lock_take(const char *dir, bool create);
 void rt_signal_catch(void);  /* SIGINT, SIGTERM, SIGUSR1 */
 int rt_signal_pending(void); /* signal number, 0 = none */
 
+/* ---- core/utf8.c: a text that comes a byte at a time ----------------------------------------- */
+
+typedef struct { /* bytes that may begin a character */
+    uint8_t at[4];
+    int n;
+} RtHeld;
+void rt_utf8_write(RtHeld *held, uint8_t byte, FILE *out); /* U+FFFD for what is no UTF-8 */
+void rt_utf8_end(RtHeld *held, FILE *out);                 /* nothing follows */
+
 /* ---- core/evaluate.c, generate.c: the other sub-commands ------------------------------------- */
 
 const char *rt_generate_possible(const RtModel *m); /* NULL, or why it is not */

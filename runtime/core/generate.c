@@ -2,8 +2,9 @@
  *
  * In: a checkpoint, a prompt. Out: tokens on stdout as they are drawn. A language model is one
  * whose output [B,T,V] depends on one integer input [B,T] with V values. The one idea: position
- * p of the text draws from (seed, p), so a seed names a text. The window is the T the checkpoint
- * was trained with (--dims T=N for another); a longer text moves it along.
+ * p of the text draws from (seed, p), so a seed names a text. Ids that the vocabulary does not have
+ * are never drawn. The window is the T the checkpoint was trained with (--dims T=N for another); a
+ * longer text moves it along.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 typedef struct {
     int input, output, dim;
-    ptrdiff_t classes;
+    ptrdiff_t classes, known; /* logits of a row; the first ones, of ids that have a text */
 } Language;
 
 /* Which input, output and dim make m a language model; NULL, or why it is none. */
@@ -38,7 +39,7 @@ static const char *language_find(const RtModel *m, Language *found)
                 other[d]++;
                 m->input_shape(other, i, in);
                 if (!m->dims[d].batch && in[1] == out[1] + 1) {
-                    *found = (Language){ i, k, d, out[2] };
+                    *found = (Language){ i, k, d, out[2], out[2] };
                     return NULL;
                 }
             }
@@ -173,13 +174,13 @@ static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptr
                     "the model gives NaN at position %lld: its parameters are "
                     "damaged",
                     (long long)position);
-        best = x[i] > x[best] ? i : best;
+        best = i < l->known && x[i] > x[best] ? i : best;
     }
     if (o->temperature <= 0)
         return (int32_t)best;
-    const double least = kth_largest(x + l->classes, x, l->classes, o->top_k), most = x[best];
+    const double least = kth_largest(x + l->classes, x, l->known, o->top_k), most = x[best];
     double total = 0;
-    for (ptrdiff_t i = 0; i < l->classes; i++) {
+    for (ptrdiff_t i = 0; i < l->known; i++) {
         x[i] = x[i] >= least ? exp((x[i] - most) / o->temperature) : 0;
         total += x[i];
     }
@@ -187,7 +188,7 @@ static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptr
     const double u = rt_uniform_f64(key, rt_hash_text("generate"), (uint64_t)position, 0) * total;
     double sum = 0;
     ptrdiff_t last = best;
-    for (ptrdiff_t i = 0; i < l->classes; i++) {
+    for (ptrdiff_t i = 0; i < l->known; i++) {
         sum += x[i];
         if (x[i] > 0)
             last = i;
@@ -197,16 +198,13 @@ static int32_t draw(const RtRun *run, const Language *l, const RtOptions *o, ptr
     return (int32_t)last;
 }
 
-static void write_token(const RtData *data, int32_t id)
+static void write_token(const RtData *data, int32_t id, RtHeld *held)
 {
     const char *text = data ? rt_data_decode(data, id) : NULL;
-    if (text && *text)
-        fputs(text, stdout);
-    else if (data && text)
-        putchar(id); /* the byte 0 */
-    else if (data)
-        fputs("\xef\xbf\xbd", stdout); /* the vocabulary ends before it: U+FFFD */
-    else
+    const size_t n = text && *text ? strlen(text) : 1; /* "" is the byte 0 */
+    for (size_t i = 0; text && i < n; i++)
+        rt_utf8_write(held, (uint8_t)text[i], stdout);
+    if (!data)
         printf("%d ", (int)id);
     fflush(stdout);
 }
@@ -227,6 +225,9 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     RtRun *run = rt_run_create(m, o, NULL, RT_USE_OUTPUT);
     (void)rt_run_load(run, dir, false, &c);
     RtData *data = rt_data_open_vocab(m, &o->train, c.vocab);
+    while (data && l.known > 0 && !rt_data_decode(data, (int32_t)l.known - 1))
+        l.known--;
+    RtHeld held = { .n = 0 };
     Ids ids = prompt_ids(data, o);
     ids_check(m, &l, &ids);
 
@@ -234,7 +235,7 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
     double *x = rt_alloc((size_t)l.classes * 2 * sizeof *x, "the probabilities");
     for (int64_t i = 0; i < ids.n; i++)
         if (o->prompt)
-            write_token(data, ids.at[i]);
+            write_token(data, ids.at[i], &held);
     for (int64_t made = 0; made < o->tokens; made++) {
         const ptrdiff_t n = ids.n < window ? (ptrdiff_t)ids.n : window;
         run->dims[l.dim] = n;
@@ -242,10 +243,11 @@ int rt_do_generate(const RtModel *m, RtOptions *o)
         rt_run_forward(run);
         const int32_t id = draw(run, &l, o, n - 1, ids.n, x);
         ids.at[ids.n++] = id;
-        write_token(data, id);
+        write_token(data, id, &held);
         if (ferror(stdout)) /* the reader is gone */
             break;
     }
+    rt_utf8_end(&held, stdout);
     putchar('\n');
     rt_free(x);
     rt_free(ids.at);

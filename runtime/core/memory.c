@@ -87,11 +87,14 @@ static const char *count_text(double bytes, char text[COUNT_TEXT])
     return text;
 }
 
+/* all = 0: bytes are no share of anything. */
 static void print_row(const char *name, double bytes, double all, const char *note)
 {
-    char count[COUNT_TEXT], size[RT_BYTES_TEXT];
-    printf("  %-18s %17s %12s %5.1f %%%s%s\n", name, count_text(bytes, count),
-           rt_bytes(bytes, size), all > 0 ? 100 * bytes / all : 0, note[0] ? "  " : "", note);
+    char count[COUNT_TEXT], size[RT_BYTES_TEXT], share[16] = "";
+    if (all > 0)
+        snprintf(share, sizeof share, "%.1f %%", 100 * bytes / all);
+    printf("  %-18s %17s %12s %7s%s%s\n", name, count_text(bytes, count), rt_bytes(bytes, size),
+           share, note[0] ? "  " : "", note);
 }
 
 static void print_parts(const Part *part, int n, double all)
@@ -116,7 +119,7 @@ static void print_table(const RtMemory *need)
     print_row(host ? "in all" : "on the host", sum, sum,
               need->saving > 0 ? "while a checkpoint is written" : "in a step");
     if (need->total > sum)
-        print_row("before that", need->total, sum, "while the data were read");
+        print_row("before that", need->total, 0, "while the data were read");
 }
 
 /* The arena where it is fullest, by line of the model: the largest first. */

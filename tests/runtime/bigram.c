@@ -1,8 +1,9 @@
 /* bigram.c -- a hand-written program in the form of emitted code: a language model that looks one
  * character back. logits[B,T,V] = table[V,V] at tokens[B,T]; loss = mean(cross_entropy(logits,
- * targets), where: targets >= 0). V = 6 characters; -DLAST_GOOD=n makes the loss NaN after n steps,
- * a gradient infinite, and its logits NaN, -DSHORTEST=n takes no window below n, -DIDS reads tokens
- * that have no text, with no batch of its own, -DBARE is a model without a loss.
+ * targets), where: targets >= 0). V = 6 characters, with -DBYTES 256 bytes; -DLAST_GOOD=n makes
+ * the loss NaN after n steps, a gradient infinite, and its logits NaN, -DSHORTEST=n takes no window
+ * below n, -DIDS reads tokens that have no text, with no batch of its own, -DBARE is a model without
+ * a loss.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
@@ -20,10 +21,17 @@
 #define READER "text"
 #define BATCH  12
 #endif
+#ifdef BYTES
+#define VOCAB   "bytes"
+#define SYMBOLS 256
+#else
+#define VOCAB   "chars"
+#define SYMBOLS 6
+#endif
 
 /* ---- 1 dimensions ------------------------------------------------------- */
 
-enum { V = 6, Tmax = 64 };
+enum { V = SYMBOLS, Tmax = 64 };
 
 typedef struct {
     ptrdiff_t B, T;
@@ -269,7 +277,7 @@ static const RtModel bigram = {
     .objectives = bigram_objectives, .n_objectives = 1,
     .steps = bigram_steps, .n_steps = 2,
     .train = {
-        .present = true, .reader = READER, .path = "bigram.txt", .split = 0.9, .vocab = "chars",
+        .present = true, .reader = READER, .path = "bigram.txt", .split = 0.9, .vocab = VOCAB,
         .maps = bigram_maps, .n_maps = 2, .batch = BATCH, .accumulate = 1, .rule = "sgd",
         .hyper = { { "momentum", 0.9, 0, 0.9999999 } }, .n_hypers = 1,
         .schedule = RT_CONSTANT, .lr = 0.5, .steps = 60, .eval_every = 30, .save_every = 25,

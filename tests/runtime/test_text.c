@@ -160,6 +160,43 @@ static void wrong_texts(void **unused)
         expect_end(open_try, (void *)(uintptr_t)&all[i].try, RT_EXIT_FAIL, all[i].part);
 }
 
+/* What is written of bytes, one at a time; early: before the end is told. */
+static void check_written(const char *bytes, size_t n, const char *early, const char *whole)
+{
+    char *text = NULL;
+    size_t len;
+    RtHeld held = { .n = 0 };
+    FILE *out = open_memstream(&text, &len);
+    for (size_t i = 0; i < n; i++)
+        rt_utf8_write(&held, (uint8_t)bytes[i], out);
+    fflush(out);
+    assert_string_equal(text, early);
+    rt_utf8_end(&held, out);
+    fclose(out);
+    assert_string_equal(text, whole);
+    free(text);
+}
+
+#define BAD                          "\xef\xbf\xbd"
+#define WRITTEN(bytes, early, whole) check_written(bytes, sizeof bytes - 1, early, whole)
+
+static void characters_are_written_whole(void **unused)
+{
+    RT_UNUSED(unused);
+    WRITTEN("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80",
+            "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+    WRITTEN("a\xf0\x9f\x98", "a", "a" BAD); /* cut short: one character */
+    WRITTEN("\xe2\x82z", BAD "z", BAD "z"); /* what follows is no part of it */
+    WRITTEN("\xe2\xc3\xa9", BAD "\xc3\xa9", BAD "\xc3\xa9");
+    WRITTEN("\xff\xfe\x80", BAD BAD BAD, BAD BAD BAD);
+    WRITTEN("\xc0\xaf", BAD BAD, BAD BAD); /* an overlong / */
+    WRITTEN("\xe0\x80\xaf", BAD BAD BAD, BAD BAD BAD);
+    WRITTEN("\xed\xa0\x80", BAD BAD BAD, BAD BAD BAD); /* half a surrogate pair */
+    WRITTEN("\xf4\x90\x80\x80", BAD BAD BAD BAD, BAD BAD BAD BAD);
+    WRITTEN("\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf");
+    WRITTEN("\xed\x9f\xbf\xee\x80", "\xed\x9f\xbf", "\xed\x9f\xbf" BAD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +205,7 @@ int main(void)
         cmocka_unit_test(training_windows_start_anywhere),
         cmocka_unit_test(validation_covers_every_target),
         cmocka_unit_test(wrong_texts),
+        cmocka_unit_test(characters_are_written_whole),
     };
     return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }
