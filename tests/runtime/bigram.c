@@ -2,8 +2,8 @@
  * character back. logits[B,T,V] = table[V,V] at tokens[B,T]; loss = mean(cross_entropy(logits,
  * targets), where: targets >= 0). V = 6 characters, with -DBYTES 256 bytes; -DLAST_GOOD=n makes
  * the loss NaN after n steps, a gradient infinite, and its logits NaN, -DSHORTEST=n takes no window
- * below n, -DIDS reads tokens that have no text, with no batch of its own, -DBARE is a model without
- * a loss.
+ * below n, -DIDS reads tokens that have no text, with no batch of its own, -DBARE is a model that
+ * has no loss.
  *
  * contents  1 dimensions  2 parameters  3 memory map  4 kernels
  *           5 forward     6 backward    7 step        8 model table
