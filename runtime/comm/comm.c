@@ -46,19 +46,31 @@ void exchange_fail(const char *what, const char *wrong)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+/* What there is instead of a back end. */
+static const char *other_than(const char *name)
+{
+    const bool mpi = strcmp(name, "gloo") == 0;
+    void *library = dlopen(mpi ? "libgradcc_mpi.so" : "libgradcc_gloo.so", RTLD_LAZY | RTLD_LOCAL);
+    if (!library)
+        return "none";
+    (void)dlclose(library);
+    return mpi ? "MPI, for ranks that mpirun or srun starts" : "Gloo, for other launchers";
+}
+
 /* The back end of that name; ends the program where it is not here. */
 static const RtWire *load(const char *name)
 {
     char file[64];
     snprintf(file, sizeof file, "libgradcc_%.32s.so", name);
     void *library = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+    const char *why = library ? "it is of another version of gradcc"
+                              : rt_keep(rt_printf("%s", dlerror()));
     const RtWire *wire = library ? dlsym(library, "rt_wire") : NULL;
     if (!wire || wire->abi != RT_WIRE_ABI)
         rt_fail(RT_EXIT_USAGE,
                 "started by %s, and the back end %s cannot be loaded: %s\nhint: gradcc is built "
-                "with it where its library is installed; --comm names another one",
-                rt_launcher_name(comm.launch.by), name,
-                library ? "it is of another version of gradcc" : dlerror());
+                "with it where its library is installed; there is %s here",
+                rt_launcher_name(comm.launch.by), name, why, other_than(name));
     return wire;
 }
 

@@ -464,6 +464,8 @@ wrong other-version 2 'started by flags, and the back end gloo cannot be loaded:
 port=$((port + 1))
 LD_LIBRARY_PATH=fakeRT_WIRE_ABI gloo no-start 2 ./gpt --data input.txt --dims T=24 --out none --batch 8
 says no-start "76 76" no-start.1.log 'the back end gloo cannot start: no luck'
+cp "$BUILD/libgradcc_mpi.so" fake99/ 2> /dev/null && wrong which-others 2 'there is MPI, for ranks that mpirun or srun starts here' \
+    LD_LIBRARY_PATH=fake99 -- --world-size 2 --rank 0 --rendezvous a:1
 wrong not-gloo 2 '--comm gloo: ranks started by MPI talk through MPI' OMPI_COMM_WORLD_SIZE=2 -- --comm gloo
 wrong not-mpi 2 '--comm mpi: ranks started by flags talk through Gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm mpi
 wrong one-rank 2 '--comm tin: wants auto, mpi or gloo' -- --comm tin
