@@ -94,7 +94,6 @@ static const char *open_wire(RtWireOpen *w)
     const char *wrong = comm.wire->open(w);
     if (wrong)
         rt_fail(RT_EXIT_STALL, "the back end %s cannot start: %s", comm.wire->name, wrong);
-    comm.version = w->version;
     return w->text;
 }
 
@@ -200,6 +199,9 @@ void rt_comm_open(const RtOptions *o)
     if (l->rank > 0 && !o->comm_check)
         rt_speak_as(rt_keep(rt_printf("rank %d", l->rank)));
     tell(by);
+    comm.version = rt_place_is_host() ? w.version : by;
+    /* one that ends before others are connected to it would look lost to them */
+    rt_comm_barrier(rt_comm_world(), "the start of the run");
 }
 
 void rt_comm_close(void)
