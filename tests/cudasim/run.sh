@@ -72,6 +72,20 @@ refused() {
     fi
 }
 
+# example N: the Nth program of README.md, into $work/example.cu
+example() { awk -v n="$1" '/^```/ { in_one = /^```cuda$/; k += in_one; next } in_one && k == n' README.md > "$work/example.cu"; }
+example 1
+if ./cc.sh -o "$work/example" "$work/example.cu" 2> "$work/example.err" && [ "$("$work/example" 2>&1)" = 1 ]; then
+    echo "ok cudasim/readme"
+else echo "not ok cudasim/readme: $(head -n 1 "$work/example.err")"; fi
+sed -i 's/i < n/i <= n/' "$work/example.cu"
+./cc.sh -o "$work/example" "$work/example.cu" 2> "$work/example.err"; "$work/example" > "$work/out" 2>&1
+if [ $? -eq 99 ] && grep -q 'kernel add_one, block (1,0,0)' "$work/out"; then echo "ok cudasim/readme-fault"
+else echo "not ok cudasim/readme-fault: $(head -n 1 "$work/out")"; fi
+example 2
+if ./cc.sh -c -o "$work/example.o" "$work/example.cu" 2> "$work/example.err"; then echo "ok cudasim/readme-runtime"
+else echo "not ok cudasim/readme-runtime: $(grep error "$work/example.err" | head -n 1)"; fi
+
 if build good; then
     while read -r name _; do good "$name"; done < <("$work/good")
 fi
