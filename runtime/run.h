@@ -159,6 +159,7 @@ RtProducts rt_products_now(void); /* never unset on a CPU */
 const char *rt_products_how(RtProducts now, RtProducts stored);
 bool rt_products_are_native(void);
 /* Who computes products of that model, besides gradcc: "oneDNN 2.6.3"; or "none". */
+enum { RT_LIBRARY_TEXT = 48 };
 const char *rt_products_library(const RtModel *m);
 /* How those of a GPU are computed, in lines for a checkpoint; NULL: there is nothing to say, or it
    is a CPU. And back, before a run is created: NULL = as this start chooses. */
@@ -177,6 +178,7 @@ typedef struct {                       /* what a checkpoint holds besides tensor
     const char *config;                /* JSON object: resolved settings */
     RtProducts products;               /* how those of bf16 operands were computed */
     const char *plans;                 /* of rt_products_text, or NULL */
+    char library[RT_LIBRARY_TEXT];     /* of rt_products_library; "": not known */
     double scale;                      /* of the loss, of the update to come; NAN = not known */
     int64_t tracker, stuck;            /* as in RtState */
     int64_t converted;                 /* parameters read from fp32 to bf16 or back */

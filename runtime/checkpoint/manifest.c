@@ -132,6 +132,11 @@ bool manifest_text(CkText *t, const RtModel *m, const CkList *params, const CkMa
         ck_add(t, " \"best_val\": null,\n");
     if (c->products != RT_PRODUCTS_UNSET)
         ck_add(t, " \"products\": \"%s\",\n", rt_products_name(c->products));
+    if (*c->library) {
+        ck_add(t, " \"library\": ");
+        ck_add_string(t, c->library);
+        ck_add(t, ",\n");
+    }
     if (c->plans) {
         ck_add(t, " \"plans\": ");
         ck_add_string(t, c->plans);
@@ -271,6 +276,8 @@ static bool manifest_parse(const char *path, json_t *root, CkManifest *manifest,
     snprintf(manifest->model, sizeof manifest->model, "%s", model ? model : "?");
     snprintf(manifest->source, sizeof manifest->source, "%s", source ? source : "?");
     c->products = rt_products_by_name(json_string_value(json_object_get(root, "products")));
+    const char *library = json_string_value(json_object_get(root, "library"));
+    snprintf(c->library, sizeof c->library, "%s", library ? library : "");
     c->best_val = json_is_number(best) ? json_number_value(best) : (double)NAN;
     const char *plans = json_string_value(json_object_get(root, "plans"));
     c->plans = plans && !rt_place_is_host() ? rt_printf("%s", plans) : NULL; /* of no use there */

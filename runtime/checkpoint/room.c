@@ -79,6 +79,7 @@ static RtCheckpoint longest(const RtCheckpoint *c)
     l.seed = l.data_hash = UINT64_MAX;
     l.best_val = l.scale = -1.2345678901234567e-300;
     l.products = RT_PRODUCTS_NATIVE;
+    memset(l.library, 'x', sizeof l.library - 1);
     return l;
 }
 

@@ -462,7 +462,7 @@ int rt_run_save(RtRun *run, const char *dir)
     RtStateTensor tensor[RT_MAX_STATES + 1];
     const int n = state_tensors(state, tensor);
     char *config = rt_config_text(run->model, state->opt);
-    const RtCheckpoint c = {
+    RtCheckpoint c = {
         .step = state->step,
         .applied = state->applied,
         .skipped = state->skipped,
@@ -478,6 +478,7 @@ int rt_run_save(RtRun *run, const char *dir)
         .tracker = state->tracker,
         .stuck = state->stuck,
     };
+    snprintf(c.library, sizeof c.library, "%s", rt_products_library(run->model));
     const int failed = rt_checkpoint_save(dir, run->model, run->p, tensor, n, &c,
                                           state->opt->train.keep);
     rt_free(config);
@@ -516,6 +517,18 @@ const char *rt_run_find(const RtModel *m, const char *path, int n_files, RtCheck
     return dir;
 }
 
+/* A run that goes on computes other bits where others compute its products. */
+static void tell_library(const RtModel *m, const char *before)
+{
+    const char *now = rt_products_library(m);
+    if (*before && strcmp(before, now) != 0)
+        printf("note     products were computed by %s and are by %s now%s: results agree to "
+               "rounding, not bit for bit\n",
+               strcmp(before, "none") ? before : "gradcc's own code",
+               strcmp(now, "none") ? now : "gradcc's own code",
+               rt_environment_is("RT_MATMUL", "plain") ? " (RT_MATMUL=plain)" : "");
+}
+
 const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpoint *c)
 {
     RtState *state = run->state;
@@ -534,6 +547,8 @@ const char *rt_run_load(RtRun *run, const char *path, bool with_state, RtCheckpo
         rt_ema_start(run);
         printf("note     the checkpoint has no average of the weights: it begins with them\n");
     }
+    if (dir && with_state)
+        tell_library(run->model, c->library);
     if (dir && with_state && c->converted > 0)
         printf(
             "note     the checkpoint has %lld tensors %s: results agree to rounding, not bit for "

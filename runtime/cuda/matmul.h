@@ -25,8 +25,9 @@ typedef struct {
    measurement. Again: for more products, those before keep their plans. */
 void rt_products_open(const RtProductsSetup *setup);
 void rt_products_close(void);
-const char *rt_products_line(void);  /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache"; or NULL */
-const char *rt_epilogues_text(void); /* a line for each epilogue: is it used, and why; "" */
+const char *rt_products_line(void); /* "cuBLASLt 13.1.0: 11 shapes, 9 from the cache"; or NULL */
+/* A line for each epilogue: is it used, and why; one more if the checkpoint had other choices. */
+const char *rt_epilogues_text(void);
 /* Of n parameters at p there is a copy in 16 bits at p16: a bias of a product is taken from there.
    n 0: there is none. */
 void rt_products_copy(const float *p, const uint16_t *p16, RtType type, ptrdiff_t n);
@@ -114,12 +115,15 @@ double rt_epilogue_seconds(const RtProduct *q, bool fused, const RtProductsSetup
 
 typedef enum { RT_EPILOGUES_PROBE, RT_EPILOGUES_ON, RT_EPILOGUES_OFF } RtEpilogues;
 RtEpilogues rt_epilogues(void); /* RT_CUDA_EPILOGUE */
+enum { RT_EPILOGUE_TEXT = 3 * RT_PRODUCT_TEXT };
 /* Is the plan's epilogue used? product: the same without it. setup NULL: nothing may be tried.
    budget: seconds for measurements, 0 = none. true: it was asked with a budget, so that the answer
    is one to keep, though it may have come without a measurement (it has none, or two kernels). */
 bool rt_epilogue_choose(RtPlan *plan, RtPlan *product, const RtProductsSetup *setup, double budget);
-/* "GELU of bf16 -> bf16, ...: in the product, one kernel" */
-const char *rt_epilogue_line(const RtPlan *plan, char text[2 * RT_PRODUCT_TEXT]);
+/* "GELU of bf16 -> bf16, ...: in the product, one kernel"; with what tells its product from those
+   of n that have the same name. */
+const char *rt_epilogue_line(const RtPlan *plan, const RtProduct *all, int n,
+                             char text[RT_EPILOGUE_TEXT]);
 
 /* ---- matmul_text.cu: choices as text, on disk ------------------------------------------------ */
 

@@ -17,15 +17,63 @@ RtEpilogues rt_epilogues(void)
                                                           : RT_EPILOGUES_PROBE;
 }
 
-const char *rt_epilogue_line(const RtPlan *plan, char text[2 * RT_PRODUCT_TEXT])
+/* Of the same name, and the same epilogue. */
+static bool is_alike(const RtProduct *q, const RtProduct *r)
 {
-    char name[RT_PRODUCT_TEXT];
+    char name[RT_PRODUCT_TEXT], other[RT_PRODUCT_TEXT];
+    return q->epilogue == r->epilogue
+           && strcmp(rt_product_name(q, name), rt_product_name(r, other)) == 0;
+}
+
+enum { FIELDS = 9 };
+
+static const char *const field_texts[FIELDS] = {
+    "rows of a %lld apart", "rows of b %lld apart", "rows of c %lld apart",
+    "a at %lld bytes",      "b at %lld bytes",      "c at %lld bytes",
+    "input at %lld bytes",  "bias at %lld bytes",   "biases: %lld",
+};
+
+static void fields_of(const RtProduct *q, long long to[FIELDS])
+{
+    const long long values[FIELDS] = { q->lda,     q->ldb,        q->ldc,
+                                       q->align_a, q->align_b,    q->align_c,
+                                       q->align_x, q->align_bias, q->bias };
+    memcpy(to, values, sizeof values);
+}
+
+/* " (rows of c 160 apart, bias at 4 bytes)": what other products of the name have otherwise. */
+static void tell_apart(const RtProduct *q, const RtProduct *all, int n, char text[RT_PRODUCT_TEXT])
+{
+    long long own[FIELDS], other[FIELDS];
+    bool differs[FIELDS] = { false };
+    size_t len = 0;
+    fields_of(q, own);
+    for (int i = 0; i < n; i++) {
+        fields_of(&all[i], other);
+        for (int f = 0; f < FIELDS && is_alike(q, &all[i]); f++)
+            differs[f] = differs[f] || own[f] != other[f];
+    }
+    text[0] = 0;
+    for (int f = 0; f < FIELDS && len + 48 < RT_PRODUCT_TEXT; f++)
+        if (differs[f]) {
+            len += (size_t)sprintf(text + len, "%s", len ? ", " : " (");
+            len += (size_t)sprintf(text + len, field_texts[f], own[f]);
+        }
+    if (len > 0)
+        (void)sprintf(text + len, ")");
+}
+
+const char *rt_epilogue_line(const RtPlan *plan, const RtProduct *all, int n,
+                             char text[RT_EPILOGUE_TEXT])
+{
+    char name[RT_PRODUCT_TEXT], apart[RT_PRODUCT_TEXT];
     const int32_t kind = plan->key.epilogue;
-    (void)snprintf(text, 2 * RT_PRODUCT_TEXT, "epilogue %s of %s: %s, %s",
+    tell_apart(&plan->key, all, n, apart);
+    (void)snprintf(text, RT_EPILOGUE_TEXT, "epilogue %s of %s%s: %s, %s",
                    kind == RT_GELU_GRAD        ? "gradient of GELU"
                    : kind == RT_GELU_AND_INPUT ? "GELU, beside its input,"
                                                : "GELU",
-                   rt_product_name(&plan->key, name),
+                   rt_product_name(&plan->key, name), apart,
                    plan->apart ? "a kernel of its own" : "in the product", plan->why);
     return text;
 }

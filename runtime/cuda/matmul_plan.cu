@@ -558,19 +558,52 @@ static void choices_of_plans(RtChoices *to, bool measured)
     }
 }
 
+static void tell(const char *line)
+{
+    char *more = rt_printf("%s%s\n", at.epilogues ? at.epilogues : "", line);
+    rt_free(at.epilogues);
+    at.epilogues = more;
+}
+
 static void epilogues_tell(void)
 {
-    char one[2 * RT_PRODUCT_TEXT];
+    static RtProduct keys[NOTED];
+    char one[RT_EPILOGUE_TEXT];
+    for (int i = 0; i < noted.n; i++)
+        keys[i] = noted_key(i);
+    for (int i = 0; i < noted.n; i++) {
+        const RtPlan *plan = keys[i].epilogue ? plan_lookup(&keys[i]) : NULL;
+        if (plan)
+            tell(rt_epilogue_line(plan, keys, noted.n, one));
+    }
+}
+
+/* Computed as the checkpoint has it, or unknown to it. */
+static bool is_as_stored(const RtPlan *plan)
+{
+    const RtChoice *stored = rt_choices_find(&at.stored, &plan->key);
+    if (!stored || stored->apart || plan->apart)
+        return !stored || stored->apart == plan->apart;
+    return plan->op && stored->rows == plan->rows
+           && memcmp(&stored->algo, &plan->algo, sizeof plan->algo) == 0;
+}
+
+static void changes_tell(void)
+{
+    char line[160];
+    int n = 0;
     for (int i = 0; i < noted.n; i++) {
         const RtProduct key = noted_key(i);
-        const RtPlan *plan = key.epilogue ? plan_lookup(&key) : NULL;
-        if (!plan)
-            continue;
-        char *more = rt_printf("%s%s\n", at.epilogues ? at.epilogues : "",
-                               rt_epilogue_line(plan, one));
-        rt_free(at.epilogues);
-        at.epilogues = more;
+        const RtPlan *plan = plan_lookup(&key);
+        n += plan && !is_as_stored(plan);
     }
+    if (n == 0)
+        return;
+    (void)snprintf(line, sizeof line,
+                   "note     %d product%s computed otherwise than before: results agree to "
+                   "rounding, not bit for bit",
+                   n, n == 1 ? " is" : "s are");
+    tell(line);
 }
 
 static void line_write(double seconds, bool tuned)
@@ -655,6 +688,7 @@ void rt_products_open(const RtProductsSetup *setup)
     }
     line_write(rt_now() - start, tuned);
     epilogues_tell();
+    changes_tell();
 }
 
 void rt_products_close(void)

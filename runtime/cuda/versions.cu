@@ -8,7 +8,7 @@
 
 const char *rt_products_library(const RtModel *m)
 {
-    static char text[48];
+    static char text[RT_LIBRARY_TEXT];
     RT_UNUSED(m);
     if (!rt_products_line() || rt_product_is_plain())
         return "none";

@@ -228,6 +228,16 @@ says resume-other-kind 0 "changed  optimizer adamw -> adam (fixed when" \
     ./adam --resume lin --out another --steps 401
 grep -qx '[ ,]*' one/step-*/manifest.json && bad manifest-lines "a line of commas" || ok manifest-lines
 
+./bigram --out others --steps 4 > others.out 2>&1
+RT_MATMUL=plain ./bigram --out others --resume auto --steps 8 > plain.out 2>&1
+./bigram --out others --resume auto --steps 9 > others.out 2>&1
+./bigram --out others --resume auto --steps 10 > same.out 2>&1
+if ! grep -q dnnl "$BUILD/rt.libs"; then grep -q 'products were' plain.out others.out; [ $? = 1 ]
+else grep -q "^note     products were computed by oneDNN [0-9.]* and are by gradcc's own code now (RT_MATMUL=plain): results agree to rounding, not bit for bit$" plain.out &&
+    grep -q "^note     products were computed by gradcc's own code and are by oneDNN [0-9.]* now: " others.out &&
+    ! grep -q 'products were' same.out
+fi && ok other-library || bad other-library "$(grep -h '^note' plain.out others.out same.out)"
+
 # A damaged newest checkpoint: its settings are not taken either.
 ./bigram --out back --steps 20 --save 10 > back.out &&
     ./bigram --out back --resume auto --steps 30 --lr 0.125 --accumulate 4 --dims T=9 > back.out
