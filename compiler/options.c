@@ -307,13 +307,14 @@ static const char *command_of(Context *cx, const Options *opt)
     return t.at;
 }
 
-/* --recompute=budget:6GiB is the setting recompute = budget(6GiB). */
+/* --recompute=budget:6GiB is the setting recompute = budget(6GiB), which may be written too. */
 static bool define_recompute(Context *cx, Options *opt)
 {
     static const char *const words[] = { "none", "auto", "blocks" };
     const char *given = opt->recompute;
-    bool known = strncmp(given, "budget:", 7) == 0 && given[7];
-    const char *value = known ? arena_printf(cx->arena, "budget(%s)", given + 7) : given;
+    const bool colon = strncmp(given, "budget:", 7) == 0 && given[7];
+    const char *value = colon ? arena_printf(cx->arena, "budget(%s)", given + 7) : given;
+    bool known = colon || strncmp(given, "budget(", 7) == 0;
     for (int i = 0; i < 3; i++)
         known = known || strcmp(given, words[i]) == 0;
     const Define d = { intern(cx, "recompute"), value,
