@@ -105,11 +105,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
     const bool whole = joined(c);
     for (cudaStream_t s : c->streams)
         s->capture = NULL;
+    std::vector<Node> nodes;
+    nodes.swap(c->nodes); /* what they hold is the graph's alone */
     c->ended = true;
     n_captures--;
     if (!whole)
         return sim_result(cudaErrorStreamCaptureUnjoined);
-    *graph = new CUgraph_st{ c->nodes, (int)c->streams.size() };
+    *graph = new CUgraph_st{ nodes, (int)c->streams.size() };
     return cudaSuccess;
 }
 

@@ -103,7 +103,7 @@ if build nccl; then
             passes "nccl/$ranks-ranks-$streams" CUDASIM_STREAMS=$streams "$work/nccl" $ranks all
         done
     done
-    for name in missing watchdog not-waited dead idle not-blocking; do passes "nccl/$name" "$work/nccl" 3 $name; done
+    for name in missing watchdog not-waited dead idle not-blocking too-soon; do passes "nccl/$name" "$work/nccl" 3 $name; done
     for name in devices same-device; do
         passes "nccl/$name" CUDASIM_DEVICES=3 "$work/nccl" 3 $name
     done
@@ -119,6 +119,9 @@ if build nccl; then
     reports nccl/overlap 'overlaps the send buffer' "$work/nccl" 2 overlap
     reports nccl/after-end 'was destroyed or aborted before' "$work/nccl" 2 after-end
     reports nccl/no-event 'no event orders the two' "$work/nccl" 2 no-event
+    reports nccl/in-progress 'the call before on this communicator is in progress' "$work/nccl" 2 in-progress
+    reports nccl/graph-left 'graphs hold 1 operations of this communicator' "$work/nccl" 2 graph-left
+    reports nccl/graph-of-one 'ncclAllReduce of 20 float32, sum, in a graph' "$work/nccl" 2 graph-of-one
     reports nccl/unwritten 'reads send buffer' "$work/nccl" 2 unwritten
 fi
 

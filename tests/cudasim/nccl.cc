@@ -4,8 +4,10 @@
  * Calls between ncclGroupStart and ncclGroupEnd become one operation for each communicator. What is
  * wrong at the call is answered as NCCL does; what the real library would not notice, and hang or
  * write nonsense, ends the program with a report. A rank that does not come is waited for, as in
- * NCCL, but not for ever.
+ * NCCL, but not for ever. A communicator that does not block answers "in progress"; what it was
+ * asked is queued when the host has asked twice how it goes on, and not before.
  *
+ *   NCCL_COMM_BLOCKING=0|1         whatever the config says, as in NCCL
  *   CUDASIM_NCCL_TIMEOUT=seconds   until a report tells what all ranks are at (60)
  *   CUDASIM_NCCL_DIR=folder        of the files through which ranks talk (/dev/shm)
  */
@@ -142,6 +144,12 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+static bool is_blocking(const ncclConfig_t *config)
+{
+    const char *set = getenv("NCCL_COMM_BLOCKING");
+    return set ? strcmp(set, "0") != 0 : !config || config->blocking != 0;
+}
+
 /* A try. */
 static ncclResult_t join(NcclComm *c)
 {
@@ -180,9 +188,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
         return fails(ncclUnhandledCudaError, "ncclCommInitRank: no device");
     *comm = fresh;
     start_idle_thread();
-    if (config && config->blocking == 0) {
+    c->blocking = is_blocking(config);
+    if (!c->blocking) {
         c->error = ncclInProgress;
-        return join(c);
+        return ncclInProgress;
     }
     ncclResult_t joined;
     while ((joined = join(c)) == ncclInProgress)
@@ -195,20 +204,6 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     return ncclCommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
-{
-    const ncclResult_t r = injected("ncclCommGetAsyncError");
-    NcclComm *c = inside(comm, "ncclCommGetAsyncError");
-    if (!c || !error)
-        return fails(ncclInvalidArgument, "ncclCommGetAsyncError: no communicator");
-    if (r != ncclSuccess)
-        c->error = r;
-    if (c->error == ncclInProgress)
-        c->error = join(c);
-    *error = (ncclResult_t)c->error.load();
-    return ncclSuccess;
-}
-
 /* Waits until all that was queued is done. */
 static ncclResult_t flush(NcclComm *c)
 {
@@ -218,10 +213,74 @@ static ncclResult_t flush(NcclComm *c)
     return ncclSuccess;
 }
 
+static ncclResult_t queue(const NcclOperation &given);
+
+/* Not blocking: what the last call began goes on. */
+static ncclResult_t go_on(NcclComm *c)
+{
+    enum { ASKED = 2 };
+    std::vector<NcclOperation> all;
+    ncclResult_t result = ncclSuccess;
+    if (!c->joined)
+        return join(c);
+    if (++c->asked < ASKED)
+        return ncclInProgress;
+    all.swap(c->begun);
+    for (size_t i = 0; i < all.size() && result == ncclSuccess; i++)
+        result = queue(all[i]);
+    if (c->finalizes)
+        result = flush(c);
+    return result;
+}
+
+static ncclResult_t begin(NcclComm *c)
+{
+    c->asked = 0;
+    c->error = ncclInProgress;
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    const ncclResult_t r = injected("ncclCommGetAsyncError");
+    NcclComm *c = inside(comm, "ncclCommGetAsyncError");
+    if (!c || !error)
+        return fails(ncclInvalidArgument, "ncclCommGetAsyncError: no communicator");
+    if (r != ncclSuccess)
+        c->error = r;
+    if (c->error == ncclInProgress)
+        c->error = go_on(c);
+    *error = (ncclResult_t)c->error.load();
+    return ncclSuccess;
+}
+
+/* NCCL answers such a call with ncclInvalidArgument. */
+static void check_ready(const NcclComm *c, const char *call)
+{
+    if (c->error == ncclInProgress)
+        cudasim_report("%s: the call before on this communicator is in progress: "
+                       "ncclCommGetAsyncError tells when it is done",
+                       call);
+}
+
+static void check_graphs(const NcclComm *c, const char *call)
+{
+    if (c->graphs > 0)
+        cudasim_report("%s: graphs hold %d operations of this communicator: NCCL waits until they "
+                       "are destroyed",
+                       call, c->graphs.load());
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     NcclComm *c = inside(comm, "ncclCommFinalize");
-    return c ? flush(c) : fails(ncclInvalidArgument, "ncclCommFinalize: no communicator");
+    const ncclResult_t r = injected("ncclCommFinalize");
+    if (!c || r != ncclSuccess)
+        return c ? r : fails(ncclInvalidArgument, "ncclCommFinalize: no communicator");
+    check_ready(c, "ncclCommFinalize");
+    check_graphs(c, "ncclCommFinalize");
+    c->finalizes = true;
+    return c->blocking ? flush(c) : begin(c);
 }
 
 static ncclResult_t end(ncclComm_t comm, const char *call, bool abort)
@@ -237,6 +296,8 @@ static ncclResult_t end(ncclComm_t comm, const char *call, bool abort)
         c->aborted = true;
         nccl_leave(c);
     } else {
+        check_ready(c, call);
+        check_graphs(c, call);
         flushed = flush(c);
         nccl_part(c);
     }
@@ -281,8 +342,14 @@ static ncclResult_t queue(const NcclOperation &given)
         return fails(ncclUnhandledCudaError, "the stream is not valid");
     auto o = std::make_shared<NcclOperation>(given);
     NcclComm *c = o->comm.get();
+    std::shared_ptr<void> held;
     o->ticketed = capture == cudaStreamCaptureStatusNone;
-    if (o->ticketed) {
+    for (size_t i = 0; i < o->parts.size(); i++)
+        o->parts[i].what.graph = !o->ticketed;
+    if (!o->ticketed) {
+        c->graphs++;
+        held = std::shared_ptr<void>(NULL, [o](void *) { o->comm->graphs--; });
+    } else {
         o->ticket = c->issued++;
         bool known = false;
         for (size_t i = 0; i < c->streams.size(); i++)
@@ -292,13 +359,22 @@ static ncclResult_t queue(const NcclOperation &given)
     }
     const char *name = o->parts.size() > 1 ? "NCCL group" : nccl_kind_name(o->parts[0].what.kind);
     if (cudasim_enqueue(o->stream, name,
-                        [o] {
+                        [o, held] {
                             if (!nccl_run(o.get()))
                                 cudasim_not_yet();
                         })
         != cudaSuccess)
         return fails(ncclUnhandledCudaError, std::string(name) + ": could not be queued");
     return ncclSuccess;
+}
+
+static ncclResult_t issue(const NcclOperation &o)
+{
+    NcclComm *c = o.comm.get();
+    if (c->blocking)
+        return queue(o);
+    c->begun.push_back(o);
+    return begin(c);
 }
 
 /* The operation of the open group that a call on this communicator belongs to. */
@@ -334,7 +410,7 @@ ncclResult_t ncclGroupEnd(void)
     all.swap(group);
     const ncclResult_t r = injected("ncclGroupEnd");
     for (size_t i = 0; i < all.size() && r == ncclSuccess; i++) {
-        const ncclResult_t one = queue(all[i]);
+        const ncclResult_t one = issue(all[i]);
         result = result == ncclSuccess ? one : result;
     }
     return r == ncclSuccess ? result : r;
@@ -402,6 +478,7 @@ static ncclResult_t call(NcclPart part, ncclComm_t comm, cudaStream_t stream)
         return fails(ncclInvalidArgument, std::string(name) + ": operation or type is wrong");
     if (nccl_size(part.what.type) == 0)
         cudasim_report("not modelled: %s with data type %d", name, part.what.type);
+    check_ready(c, name);
     if (!c->joined)
         return fails(ncclInvalidUsage, std::string(name) + ": the communicator is not ready");
     check_buffers(c, &part);
@@ -413,7 +490,7 @@ static ncclResult_t call(NcclPart part, ncclComm_t comm, cudaStream_t stream)
     alone.comm = comm->in;
     alone.stream = stream;
     alone.parts.push_back(part);
-    return queue(alone);
+    return issue(alone);
 }
 
 /* ---- collectives, sends and receives --------------------------------------------------------- */
@@ -421,43 +498,46 @@ static ncclResult_t call(NcclPart part, ncclComm_t comm, cudaStream_t stream)
 ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return call({ { NCCL_REDUCE, type, op, root, count }, send, recv, 0, 0 }, comm, stream);
+    return call({ { NCCL_REDUCE, type, op, root, count, false }, send, recv, 0, 0 }, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream)
 {
-    return call({ { NCCL_BROADCAST, type, ncclSum, root, count }, send, recv, 0, 0 }, comm, stream);
+    return call({ { NCCL_BROADCAST, type, ncclSum, root, count, false }, send, recv, 0, 0 }, comm,
+                stream);
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    return call({ { NCCL_ALL_REDUCE, type, op, 0, count }, send, recv, 0, 0 }, comm, stream);
+    return call({ { NCCL_ALL_REDUCE, type, op, 0, count, false }, send, recv, 0, 0 }, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t recvcount, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-    return call({ { NCCL_REDUCE_SCATTER, type, op, 0, recvcount }, send, recv, 0, 0 }, comm,
+    return call({ { NCCL_REDUCE_SCATTER, type, op, 0, recvcount, false }, send, recv, 0, 0 }, comm,
                 stream);
 }
 
 ncclResult_t ncclAllGather(const void *send, void *recv, size_t sendcount, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    return call({ { NCCL_ALL_GATHER, type, ncclSum, 0, sendcount }, send, recv, 0, 0 }, comm,
+    return call({ { NCCL_ALL_GATHER, type, ncclSum, 0, sendcount, false }, send, recv, 0, 0 }, comm,
                 stream);
 }
 
 ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    return call({ { NCCL_SEND, type, ncclSum, peer, count }, send, NULL, 0, 0 }, comm, stream);
+    return call({ { NCCL_SEND, type, ncclSum, peer, count, false }, send, NULL, 0, 0 }, comm,
+                stream);
 }
 
 ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    return call({ { NCCL_RECV, type, ncclSum, peer, count }, NULL, recv, 0, 0 }, comm, stream);
+    return call({ { NCCL_RECV, type, ncclSum, peer, count, false }, NULL, recv, 0, 0 }, comm,
+                stream);
 }

@@ -34,6 +34,7 @@ typedef struct { /* what all ranks must agree on */
     ncclRedOp_t op;
     int root; /* or the peer */
     uint64_t count;
+    bool graph; /* it was captured */
 } NcclWhat;
 
 typedef struct {   /* of one rank to another, in the order of its group */
@@ -60,8 +61,11 @@ typedef struct { /* the control file; begins as zeros */
     NcclSlot slot[];
 } NcclControl;
 
+struct NcclOperation;
+
 typedef struct {
     int ranks, rank, device;
+    bool blocking;
     std::string path; /* of the control file; data files: path.RANK */
     NcclControl *control;
     size_t control_bytes;
@@ -73,6 +77,10 @@ typedef struct {
     std::string message;               /* of the last error */
     uint64_t issued, finished;         /* operations, by the order of calls */
     std::vector<cudaStream_t> streams; /* that operations were queued on */
+    std::vector<NcclOperation> begun;  /* not blocking: these are queued when the host has asked */
+    bool finalizes;                    /* or this is done */
+    int asked;                         /* so often since then */
+    std::atomic<int> graphs;           /* operations that graphs hold */
 } NcclComm;
 
 typedef struct {
@@ -83,14 +91,14 @@ typedef struct {
     int entry; /* of a send, in the slot */
 } NcclPart;
 
-typedef struct { /* the parts of a group, or of one call */
+struct NcclOperation { /* the parts of a group, or of one call */
     std::shared_ptr<NcclComm> comm;
     cudaStream_t stream;
     std::vector<NcclPart> parts;
     bool ticketed; /* runs after the calls before it; not in graphs */
     uint64_t ticket;
     bool sent; /* its sends are posted */
-} NcclOperation;
+};
 
 const char *nccl_kind_name(NcclKind kind);
 size_t nccl_size(ncclDataType_t type); /* bytes, 0 = not modelled */

@@ -57,6 +57,8 @@ std::string nccl_describe(const NcclWhat *what)
         text += std::string(", ") + ops[what->op];
     if (rooted(what->kind))
         text += ", root " + std::to_string(what->root);
+    if (what->graph)
+        text += ", in a graph";
     if (what->kind == NCCL_SEND || what->kind == NCCL_RECV)
         text += (what->kind == NCCL_SEND ? " to rank " : " from rank ")
                 + std::to_string(what->root);
@@ -65,7 +67,7 @@ std::string nccl_describe(const NcclWhat *what)
 
 static bool same(const NcclWhat *a, const NcclWhat *b)
 {
-    return a->kind == b->kind && a->type == b->type && a->count == b->count
+    return a->kind == b->kind && a->type == b->type && a->count == b->count && a->graph == b->graph
            && (!reduces(a->kind) || a->op == b->op) && (!rooted(a->kind) || a->root == b->root);
 }
 

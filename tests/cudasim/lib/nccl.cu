@@ -263,6 +263,8 @@ static void test_graph(World *w)
     MUST(cudaGraphLaunch(exec, w->stream));
     MUST(cudaGraphLaunch(exec, w->stream));
     expect(holds(w, x, want), w, "ncclAllReduce in a graph differs");
+    MUST(cudaGraphDestroy(graph));
+    MUST(cudaGraphExecDestroy(exec)); /* or the communicator does not end */
 }
 
 static void test_all(World *w)
@@ -472,25 +474,113 @@ static void test_idle(World *w)
     MUST(ncclCommDestroy(w->comm));
 }
 
-static void test_not_blocking(World *w)
+static void join_not_blocking(World *w)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclResult_t state;
     MUST(cudaSetDevice(0));
     MUST(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
     config.blocking = 0;
-    if (w->rank)
-        usleep(100000);
     const ncclResult_t r = ncclCommInitRankConfig(&w->comm, w->ranks, w->id, w->rank, &config);
-    expect(r == ncclInProgress || r == ncclSuccess, w, "ncclCommInitRankConfig fails");
+    expect(r == ncclInProgress, w, "ncclCommInitRankConfig blocks");
+}
+
+/* Until the call before is done. */
+static void until_done(World *w)
+{
+    ncclResult_t state;
     do {
         MUST(ncclCommGetAsyncError(w->comm, &state));
         usleep(1000);
     } while (state == ncclInProgress);
-    expect(state == ncclSuccess, w, "the communicator is not ready");
-    test_all_reduce(w, ncclFloat32, ncclSum);
-    MUST(ncclCommFinalize(w->comm));
+    expect(state == ncclSuccess, w, "a call fails");
+}
+
+/* A sum, alone, in a group and in a graph. */
+static void test_not_blocking(World *w)
+{
+    std::vector<char> want(20 * 8);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    void *x = upload(buffer(w->rank, 20, ncclFloat64));
+    if (w->rank)
+        usleep(100000);
+    join_not_blocking(w);
+    until_done(w);
+    expect(ncclAllReduce(x, x, 20, ncclFloat64, ncclSum, w->comm, w->stream) == ncclInProgress, w,
+           "ncclAllReduce is done at once");
+    until_done(w);
+    MUST(ncclGroupStart());
+    MUST(ncclAllReduce(x, x, 20, ncclFloat64, ncclSum, w->comm, w->stream));
+    expect(ncclGroupEnd() == ncclInProgress, w, "ncclGroupEnd is done at once");
+    until_done(w);
+    MUST(cudaStreamBeginCapture(w->stream, cudaStreamCaptureModeThreadLocal));
+    (void)ncclAllReduce(x, x, 20, ncclFloat64, ncclSum, w->comm, w->stream);
+    until_done(w);
+    MUST(cudaStreamEndCapture(w->stream, &graph));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    MUST(cudaGraphDestroy(graph));
+    MUST(cudaGraphLaunch(exec, w->stream));
+    for (size_t i = 0; i < 20; i++)
+        put(&want, i, ncclFloat64, together(w->ranks, i, ncclSum) * w->ranks * w->ranks);
+    expect(holds(w, x, want), w, "sums that do not block differ");
+    MUST(cudaGraphExecDestroy(exec));
+    expect(ncclCommFinalize(w->comm) == ncclInProgress, w, "ncclCommFinalize blocks");
+    until_done(w);
     MUST(ncclCommDestroy(w->comm));
+}
+
+/* The next call comes while this one is in progress. */
+static void test_in_progress(World *w)
+{
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    join_not_blocking(w);
+    until_done(w);
+    (void)ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream);
+    (void)ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream);
+}
+
+/* What the stream is given while a call is in progress comes before it. */
+static void test_too_soon(World *w)
+{
+    std::vector<char> want(20, (char)w->ranks);
+    void *x = upload(buffer(w->rank, 20, ncclUint8));
+    join_not_blocking(w);
+    until_done(w);
+    (void)ncclAllReduce(x, x, 20, ncclUint8, ncclSum, w->comm, w->stream);
+    MUST(cudaMemsetAsync(x, 1, 20, w->stream));
+    until_done(w);
+    expect(holds(w, x, want), w, "what came behind the call waited for it");
+}
+
+static void capture_sum(World *w, void *x)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    MUST(cudaStreamBeginCapture(w->stream, cudaStreamCaptureModeGlobal));
+    MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+    MUST(cudaStreamEndCapture(w->stream, &graph));
+    MUST(cudaGraphInstantiate(&exec, graph, 0));
+    MUST(cudaGraphDestroy(graph));
+    MUST(cudaGraphLaunch(exec, w->stream));
+}
+
+static void test_graph_left(World *w)
+{
+    join(w);
+    capture_sum(w, upload(buffer(w->rank, 20, ncclFloat32)));
+    MUST(cudaStreamSynchronize(w->stream));
+    MUST(ncclCommDestroy(w->comm));
+}
+
+static void test_graph_of_one(World *w)
+{
+    join(w);
+    void *x = upload(buffer(w->rank, 20, ncclFloat32));
+    if (w->rank == 0)
+        capture_sum(w, x);
+    else
+        MUST(ncclAllReduce(x, x, 20, ncclFloat32, ncclSum, w->comm, w->stream));
+    MUST(cudaStreamSynchronize(w->stream));
 }
 
 /* CUDASIM_FAIL says what the second call gives. */
@@ -546,6 +636,10 @@ static const struct {
     { "devices", test_devices },
     { "same-device", test_same_device },
     { "not-blocking", test_not_blocking },
+    { "in-progress", test_in_progress },
+    { "too-soon", test_too_soon },
+    { "graph-left", test_graph_left },
+    { "graph-of-one", test_graph_of_one },
     { "injected", test_injected },
 };
 
