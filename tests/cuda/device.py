@@ -8,6 +8,7 @@
     python3 device.py report DIR     report.md from the files of the parts
     python3 device.py cublaslt       the file of cuBLASLt, if programs do not find it by themselves
     python3 device.py headers        the folder of its headers, if the toolkit has none
+    python3 device.py nccl           the file of NCCL, if it is not found
     python3 device.py cudnn          the folders of cuDNN and of what it loads, if it is not found
 
 The programs are compiled by $GRADCC --target=cuda, or by tests/cudasim/cc.sh with DEVICE=simulator
@@ -381,6 +382,14 @@ def cudnn():
             print(":".join(dict.fromkeys(str(p.parent) for p in parts)))
 
 
+def nccl():
+    try:
+        ctypes.CDLL("libnccl.so.2")
+    except OSError:
+        if not any((Path(f) / "libnccl.so.2").exists() for f in (os.environ.get("CUDA_HOME", "/usr/local/cuda") + "/lib64", "/usr/local/cuda/lib64")):
+            print(*packaged("nccl/lib/libnccl.so.2")[:1])
+
+
 if __name__ == "__main__":
-    parts = (prepare, warm, speed, kernels, report, cublaslt, headers, cudnn)
+    parts = (prepare, warm, speed, kernels, report, cublaslt, headers, cudnn, nccl)
     {f.__name__: f for f in parts}[sys.argv[1]](*sys.argv[2:])

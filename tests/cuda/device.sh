@@ -7,7 +7,7 @@
 #   RESULTS=$BUILD/device-report  where each part leaves NAME.txt, and NAME.done when it went well; a
 #                            part that is done is not run again, so that a run that was cut goes on
 #   OUT=FOLDER               gets report.md and device-report.tgz, which holds RESULTS, behind each part
-#   LIMIT=470                seconds for all of it. Parts may take 1340 in all: they run in the order of
+#   LIMIT=470                seconds for all of it. Parts may take 1400 in all: they run in the order of
 #                            their importance, one that does not end in time is cut and later ones are
 #                            left out; a second call goes on with those that are not done
 #   SLOWER=1                 so many times as long for each part and for all of it
@@ -76,7 +76,8 @@ if [ "$DEVICE" = cuda ] && [ -z "${RT_CUBLASLT:-}" ]; then
 fi
 if [ "$DEVICE" = cuda ]; then                   # for programs that ask for cuDNN alone
     CUDNN_FOLDERS=$($PYTHON tests/cuda/device.py cudnn)
-    export CUDNN_FOLDERS
+    NCCL_LIBRARY=$($PYTHON tests/cuda/device.py nccl)
+    export CUDNN_FOLDERS NCCL_LIBRARY
 fi
 started=$(date +%s)
 left() { echo $((LIMIT - ($(date +%s) - started))); }
@@ -120,12 +121,16 @@ part_attention() {
     tests/cuda/attention.sh $mode | tee "$WORK-attention"
     [ $rc -eq 0 ] && grep -q '^ok' "$WORK-attention" && ! grep -q '^not ok' "$WORK-attention"
 }
+part_nccl() {
+    tests/cuda/nccl.sh "$DEVICE" | tee "$WORK-nccl"
+    grep -q '^ok cuda/nccl/close' "$WORK-nccl" && ! grep -q '^not ok' "$WORK-nccl"
+}
 part_check() { tests/cuda/oracle.sh "$DEVICE" quick; }
 part_sanitize() { tests/cuda/sanitize.sh "$DEVICE"; }
 part_tests() { tests/cuda/oracle.sh "$DEVICE" all; }
 
 # Name and the most seconds of each part.
-parts="info:60 build:200 check:120 speed-gpt2-124m:170 kernels:70 attention:100 sanitize:110 speed-mlp:80
+parts="info:60 build:200 check:120 speed-gpt2-124m:170 kernels:70 attention:100 nccl:60 sanitize:110 speed-mlp:80
        speed-gpt2-350m:150 speed-gpt2-b1:80 tests:200"
 
 # PyTorch's kernels are compiled once, into a folder that later parts read, beside the parts that

@@ -4,6 +4,6 @@
 # machine with a GPU (device.sh, sanitize.sh).
 set -u
 cd "$(dirname "$0")"
-for part in nvcc products epilogue attention cudnn scatter faults oracle train alike order ranks; do
+for part in nvcc products epilogue attention cudnn scatter faults oracle train alike order nccl ranks; do
     ./$part.sh
 done
