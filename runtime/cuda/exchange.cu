@@ -294,7 +294,8 @@ static void exchange_bytes(const RtComm *c, MoveBytes move, void *at, size_t byt
     move(c->group, by, bytes, peer);
     end(false);
     follow(rt_device_stream(), x.done, &x.stream);
-    rt_place_get(at, by, bytes);
+    if (move != rt_nccl_send)
+        rt_place_get(at, by, bytes);
 }
 
 void rt_comm_broadcast(const RtComm *c, void *at, size_t bytes, int root, const char *what)
@@ -349,23 +350,23 @@ int rt_comm_size(const RtComm *c) { return c->size; }
 /* A communicator of its own: its first rank makes the name, which goes to all of c. */
 RtComm *rt_comm_split(const RtComm *c, int colour)
 {
-    enum { DOUBLES = (int)(RT_NCCL_NAME / sizeof(double)) + 1 };
+    enum { DOUBLES = (int)(RT_NCCL_NAME / sizeof(double)) };
     RtComm *part = (RtComm *)rt_alloc(sizeof *part, "a group of ranks");
     double *all = (double *)rt_alloc((size_t)c->size * DOUBLES * sizeof *all, "a group of ranks");
-    double *own = all + (size_t)c->rank * DOUBLES;
-    own[0] = colour;
-    rt_nccl_name((char *)(own + 1));
-    rt_comm_all_gather(c, all, (ptrdiff_t)c->size * DOUBLES, RT_F64, "the colours of a split");
-    const char *name = NULL;
-    for (int r = 0; r < c->size; r++) {
-        const double *its = all + (size_t)r * DOUBLES;
-        if ((int)its[0] != colour)
-            continue;
-        name = name ? name : (const char *)(its + 1);
-        part->size++;
-        part->rank += r < c->rank;
-    }
-    part->group = rt_nccl_join(name, part->rank, part->size, "a split");
+    int first = -1;
+    all[c->rank] = colour;
+    rt_comm_all_gather(c, all, c->size, RT_F64, "the colours of a split");
+    for (int r = 0; r < c->size; r++)
+        if ((int)all[r] == colour) {
+            first = first < 0 ? r : first;
+            part->size++;
+            part->rank += r < c->rank;
+        }
+    if (first == c->rank)
+        rt_nccl_name((char *)(all + (size_t)first * DOUBLES));
+    rt_comm_all_gather(c, all, (ptrdiff_t)c->size * DOUBLES, RT_F64, "the names of a split");
+    part->group = rt_nccl_join((const char *)(all + (size_t)first * DOUBLES), part->rank,
+                               part->size, "a split");
     rt_free(all);
     return part;
 }
@@ -445,18 +446,41 @@ static void open_streams(void)
     x.marks = (volatile Marks *)at;
 }
 
-/* The first sum connects all ranks, before memory is planned. */
-static void try_sum(void)
+static void try_sum(char *at)
 {
     double own = x.world.rank + 1, sum = x.world.size * (x.world.size + 1) / 2.0;
-    char *const by = stage(sizeof own);
-    rt_place_put(by, &own, sizeof own);
-    (void)rt_comm_begin_sum(by, 1, RT_F64, "the first sum");
+    rt_place_put(at, &own, sizeof own);
+    (void)rt_comm_begin_sum(at, 1, RT_F64, "the first sum");
     rt_exchange_join();
-    rt_place_get(&own, by, sizeof own);
+    rt_place_get(&own, at, sizeof own);
     if (own < sum || own > sum)
         rt_fail(RT_EXIT_FAIL, "NCCL adds up 1 to %d to %g\nhint: NCCL_DEBUG=WARN tells more",
                 x.world.size, own);
+}
+
+/* NCCL connects ranks, and takes memory for that, when a way of summing is first used, which it
+   chooses by bytes and type; and two ranks when they first send. So all that a run asks for happens
+   here, before its memory is planned, and nothing of it while a graph is recorded. */
+static void connect_all(void)
+{
+    enum { LARGEST = 1 << 23, EACH = 8 }; /* elements */
+    static const char what[] = "the first sums";
+    const size_t bytes = LARGEST * sizeof(float);
+    char *const at = (char *)place_take(bytes, what);
+    try_sum(at);
+    rt_place_fill(at, 0, bytes);
+    for (ptrdiff_t n = x.exact || x.narrow ? 0 : LARGEST; n > 0; n /= EACH)
+        for (int wide = 0; wide < 2; wide++)
+            (void)rt_comm_begin_sum(at, wide ? (n + 1) / 2 : n, wide ? RT_F64 : RT_F32, what);
+    rt_exchange_join();
+    (void)rt_exchange_gather((const double *)at, RT_MAX_SLOTS + 1, what);
+    note(what, false);
+    begin(what);
+    (void)pieces_run(&x.world, RT_REDUCE_PIECES | RT_GATHER_PIECES, at, x.world.size, RT_F64,
+                     RT_SUM);
+    end(false);
+    rt_stream_wait(&x.stream);
+    place_give(at);
     rt_comm_barrier(&x.world, "the start of the run");
     x.marks->took = 0;
     x.marks->waited = 0;
@@ -478,17 +502,31 @@ const char *exchange_start(const ExchangeOpen *e)
     pieces_open(&mover, x.world.size, x.narrow);
     x.values = (double *)place_take((size_t)x.world.size * (RT_MAX_SLOTS + 1) * sizeof(double),
                                     "sums over ranks");
-    try_sum();
+    connect_all();
     x.allocated = rt_memory_held() - before;
     return text;
+}
+
+/* Rank 0 serves the store, so it is the last. */
+static void end_together(void)
+{
+    char key[32];
+    snprintf(key, sizeof key, "end/%d", x.world.rank);
+    rt_store_set(key, "", 0);
+    for (int r = 1; x.world.rank == 0 && r < x.world.size; r++) {
+        snprintf(key, sizeof key, "end/%d", r);
+        free(rt_store_get(key, NULL));
+    }
 }
 
 void exchange_stop(void)
 {
     rt_stream_wait(&x.stream);
+    rt_nccl_now("the end of NCCL");
+    rt_nccl_close();
+    end_together();
     rt_watch_stop();
     x.world = (RtComm){ .size = 1 };
-    rt_nccl_close();
     pieces_close();
     place_give(x.values);
     if (x.stage)

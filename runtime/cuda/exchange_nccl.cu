@@ -1,8 +1,10 @@
 /* exchange_nccl.cu -- ranks meet in NCCL, and its calls.
  *
  * In: the store (comm/store.c), GPUs. Out: communicators, work on the stream of exchanges. The one
- * idea: communicators never block the host. A call that is not done yet is asked again until it is,
- * where the watch sees for how long; whatever else it answers ends all ranks with one message.
+ * idea: communicators are opened so that they do not block the host. A call that is not done yet is
+ * asked again until it is; the watch sees how long that takes, and a call that does block, too. Of
+ * a call that is in progress nothing is queued yet, and later NCCLs begin a thread for each, so all
+ * are done before the host goes on; whatever else they answer ends all ranks with one message.
  */
 #include "cuda/exchange_nccl.h"
 
@@ -63,11 +65,9 @@ __attribute__((noreturn)) static void fail(ncclComm_t comm, const char *call, nc
     exchange_fail(n.what, wrong);
 }
 
-/* Until the call is done. */
+/* Until the call is done, of which host_waits was told. */
 static void check(ncclComm_t comm, const char *call, ncclResult_t result)
 {
-    if (result == ncclInProgress)
-        host_waits(n.what);
     while (result == ncclInProgress) {
         const ncclResult_t asked = rt_nccl()->CommGetAsyncError(comm, &result);
         if (asked != ncclSuccess)
@@ -86,6 +86,21 @@ static void check_in_group(ncclComm_t comm, const char *call, ncclResult_t resul
         fail(comm, call, result);
 }
 
+#define IN_GROUP(comm, name, ...) check_in_group(comm, "nccl" #name, rt_nccl()->name(__VA_ARGS__))
+#define CALL(comm, name, ...)                                                                      \
+    do {                                                                                           \
+        host_waits(n.what);                                                                        \
+        check(comm, "nccl" #name, rt_nccl()->name(__VA_ARGS__));                                   \
+    } while (0)
+
+static void begin_group(const Group *g)
+{
+    host_waits(n.what);
+    IN_GROUP(g->at, GroupStart);
+}
+
+static void end_group(const Group *g) { check(g->at, "ncclGroupEnd", rt_nccl()->GroupEnd()); }
+
 void rt_nccl_look(void)
 {
     ncclResult_t now = ncclSuccess;
@@ -103,18 +118,16 @@ const char *rt_nccl_scatter_gather(void *group, const void *from, const size_t *
                                    const size_t *bytes, void *to, size_t each)
 {
     const Group *g = group_of(group);
-    check_in_group(g->at, "ncclGroupStart", rt_nccl()->GroupStart());
+    begin_group(g);
     for (int r = 0; r < g->size; r++) {
         if (r != g->rank && bytes[r] > 0)
-            check_in_group(g->at, "ncclSend",
-                           rt_nccl()->Send((const char *)from + at[r], bytes[r], ncclInt8, r, g->at,
-                                           n.stream->at));
+            IN_GROUP(g->at, Send, (const char *)from + at[r], bytes[r], ncclInt8, r, g->at,
+                     n.stream->at);
         if (r != g->rank && each > 0)
-            check_in_group(g->at, "ncclRecv",
-                           rt_nccl()->Recv((char *)to + (size_t)r * each, each, ncclInt8, r, g->at,
-                                           n.stream->at));
+            IN_GROUP(g->at, Recv, (char *)to + (size_t)r * each, each, ncclInt8, r, g->at,
+                     n.stream->at);
     }
-    check(g->at, "ncclGroupEnd", rt_nccl()->GroupEnd());
+    end_group(g);
     if (each > 0)
         RT_CUDA_CALL(n.stream, cudaMemcpyAsync((char *)to + (size_t)g->rank * each,
                                                (const char *)from + at[g->rank], each,
@@ -125,48 +138,43 @@ const char *rt_nccl_scatter_gather(void *group, const void *from, const size_t *
 const char *rt_nccl_all_gather(void *group, void *base, const size_t *at, const size_t *bytes)
 {
     const Group *g = group_of(group);
-    check_in_group(g->at, "ncclGroupStart", rt_nccl()->GroupStart());
+    begin_group(g);
     for (int r = 0; r < g->size; r++) {
         char *const its = (char *)base + at[r];
         if (bytes[r] > 0)
-            check_in_group(
-                g->at, "ncclBroadcast",
-                rt_nccl()->Broadcast(its, its, bytes[r], ncclInt8, r, g->at, n.stream->at));
+            IN_GROUP(g->at, Broadcast, its, its, bytes[r], ncclInt8, r, g->at, n.stream->at);
     }
-    check(g->at, "ncclGroupEnd", rt_nccl()->GroupEnd());
+    end_group(g);
     return NULL;
 }
 
 void rt_nccl_sum(void *at, ptrdiff_t count, RtType type)
 {
-    check(n.world.at, "ncclAllReduce",
-          rt_nccl()->AllReduce(at, at, (size_t)count, type == RT_F64 ? ncclFloat64 : ncclFloat32,
-                               ncclSum, n.world.at, n.stream->at));
+    CALL(n.world.at, AllReduce, at, at, (size_t)count, type == RT_F64 ? ncclFloat64 : ncclFloat32,
+         ncclSum, n.world.at, n.stream->at);
 }
 
 void rt_nccl_gather(const double *values, double *all, int count)
 {
-    check(n.world.at, "ncclAllGather",
-          rt_nccl()->AllGather(values, all, (size_t)count, ncclFloat64, n.world.at, n.stream->at));
+    CALL(n.world.at, AllGather, values, all, (size_t)count, ncclFloat64, n.world.at, n.stream->at);
 }
 
 void rt_nccl_broadcast(void *group, void *at, size_t bytes, int root)
 {
     const Group *g = group_of(group);
-    check(g->at, "ncclBroadcast",
-          rt_nccl()->Broadcast(at, at, bytes, ncclInt8, root, g->at, n.stream->at));
+    CALL(g->at, Broadcast, at, at, bytes, ncclInt8, root, g->at, n.stream->at);
 }
 
 void rt_nccl_send(void *group, void *at, size_t bytes, int to)
 {
     const Group *g = group_of(group);
-    check(g->at, "ncclSend", rt_nccl()->Send(at, bytes, ncclInt8, to, g->at, n.stream->at));
+    CALL(g->at, Send, at, bytes, ncclInt8, to, g->at, n.stream->at);
 }
 
 void rt_nccl_recv(void *group, void *at, size_t bytes, int from)
 {
     const Group *g = group_of(group);
-    check(g->at, "ncclRecv", rt_nccl()->Recv(at, bytes, ncclInt8, from, g->at, n.stream->at));
+    CALL(g->at, Recv, at, bytes, ncclInt8, from, g->at, n.stream->at);
 }
 
 /* ---- communicators --------------------------------------------------------------------------- */
@@ -175,7 +183,7 @@ void rt_nccl_name(char name[RT_NCCL_NAME])
 {
     ncclUniqueId id;
     static_assert(sizeof id == RT_NCCL_NAME, "a name is an id of NCCL");
-    check(NULL, "ncclGetUniqueId", rt_nccl()->GetUniqueId(&id));
+    CALL(NULL, GetUniqueId, &id);
     memcpy(name, &id, sizeof id);
 }
 
@@ -185,6 +193,7 @@ static void join(Group *g, const char *name)
     ncclUniqueId id;
     config.blocking = 0;
     memcpy(&id, name, sizeof id);
+    host_waits(n.what);
     const ncclResult_t result = rt_nccl()->CommInitRankConfig(&g->at, g->size, id, g->rank,
                                                               &config);
     check(g->at, "ncclCommInitRankConfig", result);
@@ -200,10 +209,13 @@ void *rt_nccl_join(const char *name, int rank, int size, const char *what)
     return g;
 }
 
+/* Graphs that hold its calls are gone by now: NCCL waits for that. */
 static void leave(Group *g)
 {
-    check(g->at, "ncclCommFinalize", rt_nccl()->CommFinalize(g->at));
-    check(NULL, "ncclCommDestroy", rt_nccl()->CommDestroy(g->at));
+    CALL(g->at, CommFinalize, g->at);
+    host_waits(n.what);
+    IN_GROUP(NULL, CommDestroy, g->at);
+    host_waits(NULL);
     g->at = NULL;
 }
 

@@ -18,6 +18,14 @@ void rt_biases_follow(const RtRun *run)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+/* Are micro-steps recorded as graphs? NCCL wants that of all ranks or of none. */
+static bool use_graphs(bool profiled)
+{
+    double none = rt_environment_is("RT_CUDA_GRAPH", "0") || rt_device()->sync || profiled;
+    rt_comm_all_reduce(rt_comm_world(), &none, 1, RT_F64, RT_MAX, "whether there are graphs");
+    return none < 1;
+}
+
 void rt_step_open(RtRun *run)
 {
     RtQueue *q = (RtQueue *)rt_alloc(sizeof *q, "the queue of steps");
@@ -26,7 +34,7 @@ void rt_step_open(RtRun *run)
     run->state->queue = q;
     q->micro = -1;
     rt_device()->tf32 = run->state->opt->tf32;
-    q->graphs = !rt_environment_is("RT_CUDA_GRAPH", "0") && !rt_device()->sync && !profiled;
+    q->graphs = use_graphs(profiled);
     q->twin = (RtStep *)rt_place_alloc(sizeof *q->twin, "a step");
     q->counters = (RtCounters *)rt_place_alloc(sizeof *q->counters, "a step");
     for (int k = 0; k < RT_STEPS_QUEUED; k++)

@@ -4,8 +4,9 @@
  *   ODD_NCCL=old       of a version of years ago
  *   ODD_NCCL=other     of a newer version
  *   ODD_NCCL=nothing   sums are what they were
- *   ODD_NCCL=sleep:N   the host never comes back when it asks for errors the Nth time
- *   ODD_NCCL=later:N   of N calls each, the first N-1 answers are "in progress"
+ *   ODD_NCCL=sleep:N   behind the Nth ncclAllGather, the host does not come back when it asks
+ *   ODD_NCCL=broken:N  an error, the Nth time that it asks while nothing is in progress
+ *   ODD_NCCL=stuck:ncclCommFinalize   this call never comes back; or ncclCommInitRankConfig
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, IN_PROGRESS = 7 };
+enum { SUCCESS = 0, INTERNAL_ERROR = 3 };
 
 typedef struct {
     char bytes[128];
@@ -31,14 +32,11 @@ static int number(void)
     return at ? atoi(at + 1) : 0;
 }
 
-/* The answer of a call that is not done at once; asked again, it is, after a while. */
-static int left;
-static int later(int result)
+static void stuck(const char *call)
 {
-    if (!is("later") || result != SUCCESS)
-        return result;
-    left = number();
-    return IN_PROGRESS;
+    const char *odd = getenv("ODD_NCCL");
+    while (is("stuck:") && strcmp(odd + strlen("stuck:"), call) == 0)
+        pause();
 }
 
 #define OF(name) dlsym(RTLD_DEFAULT, #name)
@@ -46,7 +44,8 @@ static int later(int result)
     int name parameters                                                                            \
     {                                                                                              \
         int(*own) parameters = (int(*) parameters)OF(name);                                        \
-        return later(own(__VA_ARGS__));                                                            \
+        stuck(#name);                                                                              \
+        return own(__VA_ARGS__);                                                                   \
     }
 
 typedef void *P;
@@ -54,17 +53,24 @@ PASS(ncclGetUniqueId, (Id * id), id)
 PASS(ncclCommInitRankConfig, (P * c, int ranks, Id id, int rank, P config), c, ranks, id, rank,
      config)
 PASS(ncclCommFinalize, (P c), c)
-PASS(ncclAllGather, (P from, P to, size_t n, int type, P c, P stream), from, to, n, type, c, stream)
 PASS(ncclBroadcast, (P from, P to, size_t n, int type, int root, P c, P stream), from, to, n, type,
      root, c, stream)
 PASS(ncclSend, (P at, size_t n, int type, int peer, P c, P stream), at, n, type, peer, c, stream)
 PASS(ncclRecv, (P at, size_t n, int type, int peer, P c, P stream), at, n, type, peer, c, stream)
 
+static int gathers;
+int ncclAllGather(P from, P to, size_t n, int type, P c, P stream)
+{
+    int (*own)(P, P, size_t, int, P, P) = (int (*)(P, P, size_t, int, P, P))OF(ncclAllGather);
+    gathers++;
+    return own(from, to, n, type, c, stream);
+}
+
 int ncclCommDestroy(P c) { return ((int (*)(P))OF(ncclCommDestroy))(c); }
 
 int ncclGroupStart(void) { return ((int (*)(void))OF(ncclGroupStart))(); }
 
-int ncclGroupEnd(void) { return later(((int (*)(void))OF(ncclGroupEnd))()); }
+int ncclGroupEnd(void) { return ((int (*)(void))OF(ncclGroupEnd))(); }
 
 int ncclAllReduce(P from, P to, size_t n, int type, int op, P c, P stream)
 {
@@ -72,18 +78,20 @@ int ncclAllReduce(P from, P to, size_t n, int type, int op, P c, P stream)
                P) = (int (*)(P, P, size_t, int, int, P, P))OF(ncclAllReduce);
     if (is("nothing"))
         return SUCCESS;
-    return later(own(from, to, n, type, op, c, stream));
+    return own(from, to, n, type, op, c, stream);
 }
 
 int ncclCommGetAsyncError(P c, int *error)
 {
     int (*own)(P, int *) = (int (*)(P, int *))OF(ncclCommGetAsyncError);
-    static int asked;
-    while (++asked >= number() && is("sleep"))
+    static int idle, last;
+    while (last == SUCCESS && gathers >= number() && is("sleep"))
         pause();
-    const int result = c ? own(c, error) : (*error = SUCCESS);
-    if (left > 0 && --left > 0)
-        *error = IN_PROGRESS;
+    const int result = own(c, error);
+    idle += last == SUCCESS && *error == SUCCESS;
+    last = *error;
+    if (is("broken") && idle >= number())
+        *error = INTERNAL_ERROR;
     return result;
 }
 

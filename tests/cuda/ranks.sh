@@ -116,12 +116,18 @@ for way in RT_CUDA_GRAPH=0 RT_CUDA_SYNC=1 CUDASIM_STREAMS=early CUDASIM_STREAMS=
     says $way "0 0" way.0.log
     bits $way-bits plain way-$way
 done
-export ODD_NCCL=later:3 RT_NCCL=$tmp/odd.so
-$CC -shared -fPIC -w -o odd.so "$here/odd_nccl.c" || bad odd "does not compile"
-ranks later 2 ./digits.gpu $digits --out later
-unset ODD_NCCL RT_NCCL
-says not-blocking "0 0" later.0.log
-bits not-blocking-bits plain later
+# The simulator's communicators answer "in progress", as NCCL's do; where a user has it so, they block.
+export NCCL_COMM_BLOCKING=1
+ranks blocking 2 ./digits.gpu $digits --out blocking
+unset NCCL_COMM_BLOCKING
+says blocking "0 0" blocking.0.log 'NCCL_COMM_BLOCKING=1'
+bits blocking-bits plain blocking
+# All ranks record graphs, or none: the simulator reports a sum that is in a graph of one alone.
+for own in RT_CUDA_GRAPH=0 RT_CUDA_PROFILE=$tmp/profile.txt; do
+    one=$own ranks graphs 2 ./digits.gpu $digits --out graphs-${own%%=*}
+    says one-${own%%=*} "0 0" graphs.0.log
+    bits one-${own%%=*}-bits plain graphs-${own%%=*}
+done
 ranks narrow 3 ./digits.gpu $digits --batch 12 --out narrow --comm-dtype bf16
 says bf16 "0 0 0" narrow.0.log
 ranks wide 3 ./digits.gpu $digits --batch 12 --out wide
@@ -156,6 +162,7 @@ fi
 
 # ---- the end of one is the end of all -----------------------------------------------------------
 
+$CC -shared -fPIC -w -o odd.so "$here/odd_nccl.c" || bad odd "does not compile"
 forever="./digits.gpu --data $root/models/digits.csv.gz --batch 16 --eval 0 --save 0 --steps 100000 --comm-timeout 4"
 # lost NAME SIGNAL RANK CODE TEXT
 lost() {
@@ -184,13 +191,19 @@ lost killed KILL 1 76 'rank 1 \(.*, process [0-9]*\) is gone: it ended, or its h
 lost stopped STOP 1 76 'rank 1 \(.*\) has given no sign of life for [45] s'
 lost terminated TERM 1 75 ''
 [ -e terminated/step-*/manifest.json ] && ok terminated-saved || bad terminated-saved "$(cat terminated.0.log)"
-ODD_NCCL=sleep:100 one=RT_NCCL=$tmp/odd.so ranks late 2 $forever --out none
+ODD_NCCL=sleep:20 one=RT_NCCL=$tmp/odd.so ranks late 2 $forever --out none
 says late "76 76" late.0.log 'rank 1 (' ' is at exchange' 'has waited for 4 s' 'echo verbose status | nc localhost 28028'
-one=CUDASIM_FAIL=ncclAllReduce:2:ncclSystemError ranks failing 2 $forever --out none
+one=CUDASIM_FAIL=ncclAllReduce:18:ncclSystemError ranks failing 2 $forever --out none
 says failing "76 76" failing.0.log 'the sum of gradients 1 of 1, fc2.bias to fc1.weight (digits_mlp.model:' \
     'failed: ncclAllReduce: unhandled system error' 'hint: NCCL_DEBUG=WARN tells more; in a container --shm-size=1g'
-one=CUDASIM_FAIL=ncclCommGetAsyncError:60:ncclInternalError ranks async 2 $forever --out none
+ODD_NCCL=broken:200 one=RT_NCCL=$tmp/odd.so ranks async 2 $forever --out none
 says async "76 76" async.0.log 'failed: an exchange that was queued: internal error'
+# A call that never comes back, at the start and at the end.
+ODD_NCCL=stuck:ncclCommInitRankConfig one=RT_NCCL=$tmp/odd.so ranks stuck 2 $forever --out none
+says stuck-start "76 76" stuck.0.log 'the start of NCCL has waited for 4 s'
+ODD_NCCL=stuck:ncclCommFinalize one=RT_NCCL=$tmp/odd.so ranks stuck-end 2 $forever --steps 2 --out none
+says stuck-end-0 "76 76" stuck-end.0.log 'the end of NCCL has waited for 4 s'
+says stuck-end-1 "76 76" stuck-end.1.log 'the end of NCCL has waited for 4 s'
 ranks nonfinite 2 ./digits.gpu $digits --out nonfinite --lr 1e30
 says nonfinite "1 1" nonfinite.1.log '[rank 1] error: rank 0 (' 'saved in nonfinite/crash'
 
