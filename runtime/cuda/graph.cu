@@ -96,7 +96,8 @@ void rt_graph_end(RtRun *run, RtStep *s)
         give_up(q, "cudaStreamEndCapture", error);
         return;
     }
-    error = cudaGraphInstantiate(&g->exec, graph, 0);
+    /* sums over ranks keep the priority of their stream */
+    error = cudaGraphInstantiate(&g->exec, graph, cudaGraphInstantiateFlagUseNodePriority);
     if (error != cudaSuccess) {
         g->exec = NULL;
         give_up(q, "cudaGraphInstantiate", error);

@@ -76,7 +76,8 @@ static cudaGraphExec_t record(void)
     RT_CUDA_CALL(&stream, cudaStreamBeginCapture(stream.at, cudaStreamCaptureModeThreadLocal));
     step();
     RT_CUDA_CALL(&stream, cudaStreamEndCapture(stream.at, &graph));
-    RT_CUDA_CALL(&stream, cudaGraphInstantiate(&exec, graph, 0));
+    RT_CUDA_CALL(&stream,
+                 cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority));
     RT_CUDA_CALL(&stream, cudaGraphDestroy(graph));
     return exec;
 }

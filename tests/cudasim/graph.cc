@@ -147,7 +147,7 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *t
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     SIM_CALL("cudaGraphInstantiate");
-    if (flags)
+    if (flags & ~(unsigned long long)cudaGraphInstantiateFlagUseNodePriority)
         cudasim_report("cudaGraphInstantiate: the simulator has no flags 0x%llx", flags);
     *exec = new CUgraphExec_st{ *graph, {}, {} };
     for (int i = 1; i < graph->branches; i++)
