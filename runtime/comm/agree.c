@@ -51,9 +51,11 @@ typedef struct {
 /* Variables that change bits, a line each. */
 static void environment_lines(char *to, size_t most)
 {
-    static const char *const names[] = { "RT_MATMUL", "RT_ATTENTION", "RT_CUDA_EPILOGUE" };
+    static const char *const names[] = { "RT_MATMUL", "RT_ATTENTION", "RT_CUDA_EPILOGUE",
+                                         "NCCL_ALGO", "NCCL_PROTO" };
+    const int all = sizeof names / sizeof *names;
     size_t n = 0;
-    for (int i = 0; i < (rt_place_is_host() ? 1 : 3); i++) {
+    for (int i = 0; i < (rt_place_is_host() ? 1 : all); i++) {
         const char *value = getenv(names[i]);
         n += (size_t)snprintf(to + n, most - n, "%s: %.100s\n", names[i],
                               value && *value ? value : "unset");
@@ -63,7 +65,7 @@ static void environment_lines(char *to, size_t most)
 /* A line for each of them, "NAME: VALUE", and for each setting. Allocated. */
 static char *lines_of(const RtModel *m, const RtOptions *o, const Things *t)
 {
-    char *settings = rt_config_text(m, o), environment[512];
+    char *settings = rt_config_text(m, o), environment[1024];
     environment_lines(environment, sizeof environment);
     char *lines = rt_printf(
         "program: %016llx\ndata: %016llx\ncomm-dtype: %s\nsums by: %s\nproducts by: %s\n"

@@ -199,7 +199,9 @@ void rt_comm_open(const RtOptions *o)
     if (l->rank > 0 && !o->comm_check)
         rt_speak_as(rt_keep(rt_printf("rank %d", l->rank)));
     tell(by);
-    comm.version = rt_place_is_host() ? w.version : by;
+    /* without NCCL's variables: interfaces have other names on other hosts */
+    comm.version = rt_place_is_host() ? w.version
+                                      : rt_keep(rt_printf("%.*s", (int)strcspn(by, ","), by));
     /* one that ends before others are connected to it would look lost to them */
     rt_comm_barrier(rt_comm_world(), "the start of the run");
 }

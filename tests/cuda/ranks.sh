@@ -232,6 +232,10 @@ ODD_NCCL=other one=RT_NCCL=$tmp/odd.so wrong versions '2 2' 'rank 0 has NCCL 2.2
 CUDASIM_FAIL=ncclCommInitRank:1:ncclInvalidUsage wrong no-start '76 76' 'the start of NCCL failed: ncclCommInitRankConfig: invalid usage'
 NCCL_DEBUG=WARN ranks variables 2 ./digits.gpu $digits --steps 1 --out none
 says variables "0 0" variables.0.log 'sums by NCCL 2.28.9, NCCL_DEBUG=WARN'
+one=NCCL_SOCKET_IFNAME=eth1 ranks own-variable 2 ./digits.gpu $digits --steps 1 --out none
+says own-variable "0 0" own-variable.0.log 'sums by NCCL 2.28.9'
+one=NCCL_ALGO=Ring ranks other-variable 2 ./digits.gpu $digits --steps 1 --out none
+says other-variable "2 2" other-variable.0.log 'NCCL_ALGO: unset' 'NCCL_ALGO: Ring'
 export RANK=0 WORLD_SIZE=1 LOCAL_RANK=2
 ./digits.gpu $digits --steps 1 --out none > alone.log 2>&1; codes=" $?"
 unset RANK WORLD_SIZE LOCAL_RANK
