@@ -51,17 +51,20 @@ void rt_base_end(void);                 /* frees what rt_keep was given */
 extern void (*rt_before_message)(void); /* ends a progress line; or NULL */
 /* Before rt_fail ends the program: what it said. Or NULL. */
 extern void (*rt_before_fail)(int exit_code, const char *text);
-/* One of several processes: what is not the first's says nothing but errors, under that name. */
+/* One of several processes: what is not the first's says nothing but errors, under that name;
+   warnings go to rt_on_warning alone. */
 void rt_speak_as(const char *name);
-void rt_base_init(void);         /* reads RT_FAULT */
-void rt_free(void *at);          /* what the others here allocated */
-double rt_now(void);             /* seconds, monotonic */
-double rt_memory_free(void);     /* bytes; -1 = unknown */
-double rt_memory_peak(void);     /* of this process; -1 = unknown */
-double rt_memory_held(void);     /* bytes that were asked for and not freed */
-double rt_memory_most(void);     /* the most of these so far */
-double rt_memory_lap(void);      /* the most since this was called before */
-double rt_processor_quota(void); /* of the container; 0 = none */
+extern void (*rt_on_warning)(const char *text);      /* of each; or NULL */
+void rt_warn_as(const char *name, const char *text); /* another process has warned of it */
+void rt_base_init(void);                             /* reads RT_FAULT */
+void rt_free(void *at);                              /* what the others here allocated */
+double rt_now(void);                                 /* seconds, monotonic */
+double rt_memory_free(void);                         /* bytes; -1 = unknown */
+double rt_memory_peak(void);                         /* of this process; -1 = unknown */
+double rt_memory_held(void);                         /* bytes that were asked for and not freed */
+double rt_memory_most(void);                         /* the most of these so far */
+double rt_memory_lap(void);                          /* the most since this was called before */
+double rt_processor_quota(void);                     /* of the container; 0 = none */
 enum { RT_BYTES_TEXT = 32 };
 const char *rt_bytes(double bytes, char text[RT_BYTES_TEXT]); /* "12.5 MiB" */
 int rt_open(const char *path, int flags, int mode);           /* like open(), never EINTR */

@@ -138,6 +138,7 @@ static void compare_all(const char *own)
         rt_free(ours);
         free(theirs);
     }
+    rt_warnings_tell();
     if (at > 0)
         rt_fail(RT_EXIT_USAGE,
                 "ranks would not train the same model:%s\nhint: the same program, flags and files "
@@ -203,6 +204,7 @@ void rt_agree_still(const RtRun *run, int64_t saved)
     rt_comm_all_gather(rt_comm_world(), hash, ranks, RT_F64, "hashes of the parameters");
     for (int r = 1; r < ranks; r++)
         same = same && hash[r] == hash[0];
+    rt_warnings_tell();
     if (same)
         return;
     while (rt_rank() > 0) /* rank 0 tells, and ends all */

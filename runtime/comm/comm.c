@@ -209,6 +209,8 @@ void rt_comm_open(const RtOptions *o)
 void rt_comm_close(void)
 {
     if (comm.launch.size > 1) {
+    if (!o->comm_check)
+        rt_warnings_start();
         rt_comm_barrier(rt_comm_world(), "the end of the run");
         rt_before_fail = NULL;
         exchange_stop();
@@ -217,5 +219,7 @@ void rt_comm_close(void)
     if (comm.wire)
         comm.wire->close();
     comm.wire = NULL;
+        rt_warnings_tell();
     comm.launch = (RtLaunch){ .size = 1 };
+        rt_on_warning = NULL;
 }

@@ -5,6 +5,7 @@
  *     net.c       sockets with deadlines
  *     meet.c      where rank 0 is, in a file of a directory that hosts share
  *     store.c     where ranks meet: names and values, served by rank 0; who is alive
+ *     warn.c      warnings of all ranks, each told once
  *     watch.c     a thread that says so once a second, and ends the process where a rank is lost
  *     comm.c      a job is opened and closed
  *     pieces.c    sums over ranks, made of what moves bytes
@@ -109,7 +110,10 @@ void rt_store_beat(int64_t at);
 bool rt_store_tells(void);
 /* The job fails: on every rank with this text. */
 void rt_store_fail(int exit_code, const char *text);
-/* The same, of an exchange that waits for too long; who is behind is found out by the store. */
+/* This rank warns: rank 0 hears of it, not this one. */
+void rt_store_warn(const char *text);
+char *rt_store_heard(int *rank); /* rank 0: what another has warned of, malloc; NULL: no more */
+/* As rt_store_fail, of an exchange that waits for too long; the store finds out who is behind. */
 void rt_store_stalled(int64_t at, const char *text);
 
 /* ---- comm.c ---------------------------------------------------------------------------------- */
@@ -210,6 +214,12 @@ int rt_comm_check(void);
 /* ---- watch.c --------------------------------------------------------------------------------- */
 
 typedef struct {      /* of comm.c, as it is now */
+/* ---- warn.c ---------------------------------------------------------------------------------- */
+
+void rt_warnings_start(void);
+/* Rank 0 tells what others have warned of and it has not. */
+void rt_warnings_tell(void);
+
     int64_t begun;    /* exchanges */
     double late;      /* seconds that the one under way is over its time; below 0: it is not */
     const char *what; /* it is */

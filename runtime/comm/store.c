@@ -313,6 +313,13 @@ void rt_store_fail(int exit_code, const char *text)
     rt_free(value);
 }
 
+/* By the line of values: rank 0 has it before what is set later. */
+void rt_store_warn(const char *text)
+{
+    if (store.main.fd >= 0)
+        (void)send_frame(&store.main, STORE_WARN, "", text, strlen(text) + 1, rt_now() + 1);
+}
+
 void rt_store_stalled(int64_t at, const char *text)
 {
     char value[1024];

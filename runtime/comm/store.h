@@ -10,7 +10,7 @@
 
 enum {
     STORE_MAGIC = 0x74736367, /* "gcst" */
-    STORE_VERSION = 1,
+    STORE_VERSION = 2,
     STORE_KEY = 256, /* most bytes */
     STORE_VALUE = 64 << 20,
 };
@@ -23,6 +23,7 @@ typedef enum {
     STORE_BEAT,    /* value: int64_t, exchanges begun */
     STORE_FAIL,    /* value: exit code, text */
     STORE_STALLED, /* value: int64_t, text */
+    STORE_WARN,    /* value: text. Not answered */
     STORE_BYE,
     STORE_HEARD,  /* to HELLO: somebody who knows the store is there; an answer follows */
     STORE_AWAY,   /* to a stranger, exit code and text: this is the store of another job */

@@ -37,6 +37,12 @@ typedef struct {
     double gone; /* when a connection ended; 0 = they stand */
 } Member;
 
+typedef struct Warning {
+    struct Warning *next;
+    int rank;
+    char *text;
+} Warning;
+
 typedef struct Value {
     struct Value *next;
     char *key, *bytes;
@@ -58,6 +64,7 @@ static struct {
     char address[64]; /* that it listens at */
     char *verdict;    /* exit code and text; NULL: all is well */
     Value *values;
+    Warning *warnings; /* the newest first */
 } server = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void *checked(void *at)
@@ -316,6 +323,30 @@ static void on_stalled(const char *value, size_t n)
                  (long long)most);
 }
 
+static void on_warning(int rank, const char *text)
+{
+    Warning *w = checked(calloc(1, sizeof *w));
+    *w = (Warning){ .next = server.warnings, .rank = rank, .text = checked(strdup(text)) };
+    server.warnings = w;
+}
+
+char *rt_store_heard(int *rank)
+{
+    char *text = NULL;
+    pthread_mutex_lock(&server.lock);
+    Warning **at = &server.warnings;
+    while (*at && (*at)->next)
+        at = &(*at)->next;
+    if (*at) {
+        *rank = (*at)->rank;
+        text = (*at)->text;
+        free(*at);
+        *at = NULL;
+    }
+    pthread_mutex_unlock(&server.lock);
+    return text;
+}
+
 static void on_gone(int rank)
 {
     char name[RT_WHO_TEXT];
@@ -369,6 +400,10 @@ static void on_message(Peer *p)
         return;
     if (op == STORE_BYE) {
         m->left = true;
+        return;
+    }
+    if (op == STORE_WARN) {
+        on_warning(p->rank, value);
         return;
     }
     if (op == STORE_BEAT && n == sizeof m->at)

@@ -281,6 +281,7 @@ void rt_base_init(void)
 
 void (*rt_before_message)(void) = NULL;
 void (*rt_before_fail)(int exit_code, const char *text) = NULL;
+void (*rt_on_warning)(const char *text) = NULL;
 
 static const char *speaker; /* of several processes; NULL = the first, or the only one */
 
@@ -320,12 +321,21 @@ void rt_warn(const char *fmt, ...)
 {
     char text[1 << 12];
     va_list args;
-    if (speaker) /* the first process says the same */
-        return;
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (!speaker)
+        say("warning", text);
+    if (rt_on_warning)
+        rt_on_warning(text);
+}
+
+void rt_warn_as(const char *name, const char *text)
+{
+    const char *const own = speaker;
+    speaker = name;
     say("warning", text);
+    speaker = own;
 }
 
 /* Whoever reads the output must learn that it is not whole. A pipe that its reader has closed is no

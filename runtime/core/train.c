@@ -652,13 +652,13 @@ int rt_main(const RtModel *model, int argc, char **argv)
 {
     rt_threads_tame(argv);
     rt_base_init();
-    rt_environment_check();
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
     rt_comm_open(&options);
     rt_place_start(model, &options, options.command == RT_DO_TRAIN);
     switch (options.command) {
     case RT_DO_TRAIN: code = train(model, &options); break;
+    rt_environment_check();
     case RT_DO_EVAL: code = rt_do_evaluate(model, &options); break;
     case RT_DO_GENERATE: code = rt_do_generate(model, &options); break;
     }

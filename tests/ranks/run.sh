@@ -191,6 +191,21 @@ for n in 1 3; do
 done
 same resume-parameters on1 on3
 
+# ---- warnings -------------------------------------------------------------------------------------
+
+# One that all ranks have is told once, those of others with their number, once as well.
+port=$((port + 1)) pids=() codes=
+for r in 0 1 2; do
+    own="RT_OWN$r=1 RT_LAST=1"; [ $r = 0 ] && own=
+    env RT_ALL=1 $own timeout 60 $run --out warned --rank $r --world-size 3 \
+        --rendezvous localhost:$port > warned.$r.log 2>&1 & pids+=($!)
+done
+for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+says warned "0 0 0" warned.0.log '[rank 1] warning: RT_OWN1 of the environment' '[rank 2] warning: RT_OWN2 of the environment'
+[ "$(grep -c 'RT_ALL of the' warned.0.log)$(grep -c 'RT_LAST of the' warned.0.log)" = 11 ] && ok warned-once ||
+    bad warned-once "$(grep warning warned.0.log)"
+[ -s warned.1.log ] && bad warned-quiet "$(cat warned.1.log)" || ok warned-quiet
+
 # ---- a faulty network ------------------------------------------------------------------------------
 
 # One bit of what rank 1 is sent in the 15th update is another one.

@@ -60,12 +60,12 @@ says variable-graph 2 "RT_CUDA_GRAPH=no is none of 0|1" env RT_CUDA_GRAPH=no ./b
 says variable-sync 2 "RT_CUDA_SYNC=yes is none of 0|1" env RT_CUDA_SYNC=yes ./bigram
 says variable-tune 2 "RT_CUDA_TUNE=1 is none of on|off" env RT_CUDA_TUNE=1 ./bigram
 says variable-empty 0 "usage" env RT_MATMUL= ./bigram --help
-says variable-unknown 0 "RT_CUDA_GRAPHS of the environment means nothing" env RT_CUDA_GRAPHS=0 ./bigram --help
-says variable-unknown-too 0 "RT_ATTN of the environment means nothing" env RT_ATTN=cudnn ./bigram --help
-says variable-hint 0 "hint: there are RT_MATMUL, RT_MATMUL_BF16, RT_ATTENTION, RT_CUDA_GRAPH, RT_CUDA_SYNC, RT_CUDA_TUNE, RT_CUDA_EPILOGUE, RT_CUDA_CACHE, RT_CUDA_PROFILE, RT_CUBLASLT, RT_CUDNN" \
-    env RT_CUDA_GRAPHS=0 ./bigram --help
-says variable-of-a-gpu 0 "RT_ATTENTION of the environment means nothing here: the program is for a CPU" \
-    env RT_ATTENTION=cudnn ./bigram --help
+says variable-unknown 2 "RT_CUDA_GRAPHS of the environment means nothing" env RT_CUDA_GRAPHS=0 ./bare
+says variable-unknown-too 2 "RT_ATTN of the environment means nothing" env RT_ATTN=cudnn ./bare
+says variable-hint 2 "hint: there are RT_MATMUL, RT_MATMUL_BF16, RT_ATTENTION, RT_CUDA_GRAPH, RT_CUDA_SYNC, RT_CUDA_TUNE, RT_CUDA_EPILOGUE, RT_CUDA_CACHE, RT_CUDA_PROFILE, RT_CUBLASLT, RT_CUDNN" \
+    env RT_CUDA_GRAPHS=0 ./bare
+says variable-of-a-gpu 2 "RT_ATTENTION of the environment means nothing here: the program is for a CPU" \
+    env RT_ATTENTION=cudnn ./bare
 says no-batch 2 "no batch is set" ./ids
 says no-loss 2 "bigram has no loss to train on" ./bare
 says nothing-to-evaluate 2 "bigram has no loss and no metric to evaluate" ./bare eval
