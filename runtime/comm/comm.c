@@ -4,6 +4,7 @@
  * program, on every rank with one message.
  */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "comm/exchange.h"
@@ -12,6 +13,8 @@ static struct {
     const RtWire *wire;
     RtLaunch launch;
     const char *version;
+    double timeout, first; /* of exchanges; of those before rt_comm_settled */
+    atomic_bool settled;
 } comm = { .launch = { .size = 1 } };
 
 int rt_rank(void) { return comm.launch.rank; }
@@ -43,6 +46,10 @@ void exchange_fail(const char *what, const char *wrong)
     (void)sleep(3);
     _exit(RT_EXIT_STALL);
 }
+
+double exchange_timeout(void) { return comm.settled ? comm.timeout : comm.first; }
+
+void rt_comm_settled(void) { comm.settled = true; }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
@@ -195,31 +202,31 @@ void rt_comm_open(const RtOptions *o)
         open_by_store(o, &w);
     if (l->size == 1)
         return;
+    comm.timeout = o->comm_timeout;
+    comm.first = o->comm_check ? o->comm_timeout : fmax(o->comm_timeout, o->rendezvous_timeout);
     const char *by = exchange_start(&(ExchangeOpen){ o, l, comm.wire, w.text, narrow });
     if (l->rank > 0 && !o->comm_check)
         rt_speak_as(rt_keep(rt_printf("rank %d", l->rank)));
+    if (!o->comm_check)
+        rt_warnings_start();
     tell(by);
     /* without NCCL's variables: interfaces have other names on other hosts */
     comm.version = rt_place_is_host() ? w.version
                                       : rt_keep(rt_printf("%.*s", (int)strcspn(by, ","), by));
-    /* one that ends before others are connected to it would look lost to them */
-    rt_comm_barrier(rt_comm_world(), "the start of the run");
 }
 
 void rt_comm_close(void)
 {
     if (comm.launch.size > 1) {
-    if (!o->comm_check)
-        rt_warnings_start();
         rt_comm_barrier(rt_comm_world(), "the end of the run");
+        rt_warnings_tell();
         rt_before_fail = NULL;
+        rt_on_warning = NULL;
         exchange_stop();
         rt_store_close();
     }
     if (comm.wire)
         comm.wire->close();
     comm.wire = NULL;
-        rt_warnings_tell();
     comm.launch = (RtLaunch){ .size = 1 };
-        rt_on_warning = NULL;
 }

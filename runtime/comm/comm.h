@@ -156,6 +156,9 @@ void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over 
 /* The same, begun: a number to wait for (0: there is nothing to wait for). at stays in place. */
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what);
 void rt_comm_wait(int64_t number);
+/* Exchanges until here may take as long as ranks may take to come: tables, files and pages are met
+   for the first time, on some ranks later than on others. */
+void rt_comm_settled(void);
 double rt_comm_bytes(void);   /* allocated to work in */
 double rt_comm_seconds(void); /* that sums which were begun so took until now, */
 double rt_comm_waited(void);  /* and of them, that rt_comm_wait took */
@@ -211,15 +214,15 @@ double rt_agree_bytes(const RtModel *m, const RtOptions *o); /* that it works in
 /* --comm-check: each exchange with numbers whose answer is known, by rank; the exit code. */
 int rt_comm_check(void);
 
-/* ---- watch.c --------------------------------------------------------------------------------- */
-
-typedef struct {      /* of comm.c, as it is now */
 /* ---- warn.c ---------------------------------------------------------------------------------- */
 
 void rt_warnings_start(void);
 /* Rank 0 tells what others have warned of and it has not. */
 void rt_warnings_tell(void);
 
+/* ---- watch.c --------------------------------------------------------------------------------- */
+
+typedef struct {      /* of comm.c, as it is now */
     int64_t begun;    /* exchanges */
     double late;      /* seconds that the one under way is over its time; below 0: it is not */
     const char *what; /* it is */

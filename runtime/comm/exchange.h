@@ -28,7 +28,8 @@ typedef struct {
 const char *exchange_names(const char *name);
 /* Exchanges work from here on: what they go by, "NCCL 2.28.9", kept. Of more than one rank. */
 const char *exchange_start(const ExchangeOpen *e);
-void exchange_stop(void); /* all are done */
+void exchange_stop(void);      /* all are done */
+double exchange_timeout(void); /* seconds that one may take now */
 /* One has failed, which ends all ranks. The store learns first that a rank is gone, and says it
    better. */
 __attribute__((noreturn)) void exchange_fail(const char *what, const char *wrong);

@@ -632,6 +632,9 @@ static int train(const RtModel *m, RtOptions *o)
             skip_nonfinite(&t, &before, &s, &means);
         t.skipping = !s.finite;
         rt_log_step(&t.log, t.run, &s, &means, rt_now() - start);
+        rt_warnings_tell();
+        if (state->step == t.start + 2) /* a GPU may be an update behind */
+            rt_comm_settled();
         const bool last = state->step == o->train.steps;
         if (o->train.eval_every > 0 && (last || state->step % o->train.eval_every == 0))
             validate(&t);
@@ -655,10 +658,10 @@ int rt_main(const RtModel *model, int argc, char **argv)
     RtOptions options = rt_options_parse(model, argc, argv);
     int code = 0;
     rt_comm_open(&options);
+    rt_environment_check();
     rt_place_start(model, &options, options.command == RT_DO_TRAIN);
     switch (options.command) {
     case RT_DO_TRAIN: code = train(model, &options); break;
-    rt_environment_check();
     case RT_DO_EVAL: code = rt_do_evaluate(model, &options); break;
     case RT_DO_GENERATE: code = rt_do_generate(model, &options); break;
     }

@@ -32,7 +32,6 @@ typedef struct {
 static struct {
     const RtWire *wire;
     RtComm world;
-    double timeout;
     bool narrow; /* gradients of fp32 go in bf16 */
     pthread_t thread;
     pthread_mutex_t lock;
@@ -147,7 +146,7 @@ static RtProgress progress(void)
     if (x.n_begun > x.n_done) {
         const Exchange *e = &x.queue[x.n_done % QUEUE];
         const double waited = rt_now() - x.began;
-        p.late = waited - (e->kind == BARRIER ? RT_PATIENCE : x.timeout);
+        p.late = waited - (e->kind == BARRIER ? RT_PATIENCE : exchange_timeout());
         snprintf(text, sizeof text, "%s has waited for %.0f s", e->what, waited);
     }
     pthread_mutex_unlock(&x.lock);
@@ -172,7 +171,6 @@ const char *exchange_start(const ExchangeOpen *e)
                              .widen = widen };
     x.wire = e->wire;
     x.world = (RtComm){ .rank = e->launch->rank, .size = e->launch->size };
-    x.timeout = e->o->comm_timeout;
     x.narrow = e->narrow;
     mover.scatter_gather = e->wire->scatter_gather;
     mover.all_gather = e->wire->all_gather;
@@ -181,8 +179,10 @@ const char *exchange_start(const ExchangeOpen *e)
     x.allocated = rt_memory_held() - before;
     if (pthread_create(&x.thread, NULL, make_exchanges, NULL))
         rt_fail(RT_EXIT_FAIL, "a thread for exchanges cannot be started");
-    const double eighth = x.timeout / 8;
+    const double eighth = e->o->comm_timeout / 8;
     rt_watch_start(progress, eighth < 1 ? eighth : 1);
+    /* one that ends before others are connected to it would look lost to them */
+    rt_comm_barrier(&x.world, "the start of the run");
     return e->text;
 }
 

@@ -32,7 +32,6 @@ static struct {
     RtStream stream;
     cudaEvent_t ready, done; /* the compute stream's, the exchange's */
     volatile Marks *marks, *device_marks;
-    double timeout;
     bool exact, narrow; /* sums in the order of ranks; gradients of fp32 go in bf16 */
     bool open;          /* a sum was begun that the compute stream does not wait for yet */
     bool repeat;
@@ -406,14 +405,14 @@ static RtProgress progress(void)
         x.seen_since = now;
     x.seen = p.begun;
     if (what) {
-        p.late = now - since - x.timeout;
+        p.late = now - since - exchange_timeout();
     } else if (p.begun > done) {
         pthread_mutex_lock(&x.lock);
         what = x.note[(p.begun - 1) % NOTES].what;
         const bool patient = x.note[(p.begun - 1) % NOTES].patient;
         pthread_mutex_unlock(&x.lock);
         since = x.seen_since;
-        p.late = now - since - (patient ? (double)RT_PATIENCE : x.timeout);
+        p.late = now - since - (patient ? (double)RT_PATIENCE : exchange_timeout());
     }
     if (what)
         snprintf(text, sizeof text,
@@ -488,10 +487,9 @@ static void connect_all(void)
 
 const char *exchange_start(const ExchangeOpen *e)
 {
-    x.timeout = e->o->comm_timeout;
     x.exact = e->o->tree > 0;
     x.narrow = e->narrow;
-    const double before = rt_memory_held(), eighth = x.timeout / 8;
+    const double before = rt_memory_held(), eighth = e->o->comm_timeout / 8;
     rt_nccl_now("the start of NCCL");
     rt_watch_start(progress, eighth < 1 ? eighth : 1);
     const char *text = rt_nccl_open(e->o, e->launch, &x.stream);

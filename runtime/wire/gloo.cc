@@ -64,6 +64,9 @@ class Names : public gloo::rendezvous::Store
     const std::string group_;
 };
 
+// Of all but connecting: the runtime watches over each call, and knows how long it may take.
+constexpr std::chrono::milliseconds ever = std::chrono::hours(24 * 365);
+
 // Slots above those of Gloo's own algorithms: of exchanges, and of what one rank sends another.
 constexpr uint64_t exchanges = uint64_t(1) << 61, pairs = uint64_t(1) << 62;
 
@@ -146,9 +149,9 @@ void exchange(Group &g, const void *from, const size_t *at, const size_t *n, voi
         memcpy(static_cast<char *>(to) + to_at[me], static_cast<const char *>(from) + at[me],
                n[me]);
     while (received-- > 0)
-        in->waitRecv();
+        in->waitRecv(ever);
     while (sent-- > 0)
-        out->waitSend();
+        out->waitSend(ever);
 }
 
 const char *wire_scatter_gather(void *group, const void *from, const size_t *at, const size_t *n,
@@ -207,6 +210,7 @@ const char *wire_broadcast(void *group, void *at, size_t n, int root)
         o.setOutput(static_cast<char *>(at), n);
         o.setRoot(root);
         o.setTag(g.tag++);
+        o.setTimeout(ever);
         gloo::broadcast(o);
     });
 }
@@ -216,7 +220,7 @@ const char *wire_send(void *group, const void *at, size_t n, int to)
     return guarded([=] {
         auto b = of(group).context->createUnboundBuffer(const_cast<void *>(at), n);
         b->send(to, pairs);
-        b->waitSend();
+        b->waitSend(ever);
     });
 }
 
@@ -225,7 +229,7 @@ const char *wire_recv(void *group, void *at, size_t n, int from)
     return guarded([=] {
         auto b = of(group).context->createUnboundBuffer(at, n);
         b->recv(from, pairs);
-        b->waitRecv();
+        b->waitRecv(ever);
     });
 }
 
@@ -235,6 +239,7 @@ const char *wire_barrier(void *group)
         Group &g = of(group);
         gloo::BarrierOptions o(g.context);
         o.setTag(g.tag++);
+        o.setTimeout(ever);
         gloo::barrier(o);
     });
 }

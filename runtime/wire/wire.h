@@ -15,7 +15,7 @@ typedef struct {                            /* what open is given, and tells */
     int rank, size, local_rank, local_size; /* of the launcher; those of MPI are told here */
     const char *interface;                  /* NULL: that of the address */
     const char *address;                    /* of this host, as the store sees it */
-    double timeout;                         /* seconds, of any call */
+    double timeout; /* seconds that peers may take to connect; who calls the rest watches over it */
     /* the store: set; get waits, and allocates by malloc */
     void (*set)(const char *key, const void *value, size_t n);
     char *(*get)(const char *key, size_t *n);

@@ -2,17 +2,19 @@
  *
  *     version      it is of another version
  *     bit:N        of the Nth gathering of gradients one bit of what has come is flipped
+ *     late:N       the Nth sum of gradients takes 4 s more
  *
  * In: GLOO, the path of the real one. Compiled as libgradcc_gloo.so, for LD_LIBRARY_PATH.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "wire/wire.h"
 
 static const RtWire *real;
-static int rank, size, left = -1; /* gatherings */
+static int rank, size, left, late; /* gatherings, sums */
 
 static const char *open_real(RtWireOpen *o)
 {
@@ -28,6 +30,8 @@ static const char *open_real(RtWireOpen *o)
         o->version = "Gloo 9.9.9";
     if (fault && strncmp(fault, "bit:", 4) == 0)
         left = atoi(fault + 4);
+    if (fault && strncmp(fault, "late:", 5) == 0)
+        late = atoi(fault + 5);
     return wrong;
 }
 
@@ -41,6 +45,8 @@ static void free_part(void *part) { real->free(part); }
 static const char *scatter_gather(void *g, const void *from, const size_t *at, const size_t *n,
                                   void *to, size_t each)
 {
+    if (late > 0 && each > 4096 && --late == 0)
+        (void)sleep(4);
     return real->scatter_gather(g, from, at, n, to, each);
 }
 

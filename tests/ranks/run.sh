@@ -228,6 +228,31 @@ done
 for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
 says bit-of-two "1 1" bit2.0.log 'step 10: ranks have different parameters: those of rank 1 (' 'there is no checkpoint'
 
+# ---- deadlines -------------------------------------------------------------------------------------
+
+# late NAME FAULT OPTION...: two ranks, the second with that fault
+late() {
+    local name=$1 r fault; shift
+    port=$((port + 1)) pids=() codes=
+    for r in 0 1; do
+        fault=none; [ $r = 1 ] && fault=$1
+        faulty $fault timeout 60 $run --save 0 --out $name --rank $r --world-size 2 --rendezvous localhost:$port --comm-timeout 2 "${@:2}" \
+            > $name.$r.log 2>&1 & pids+=($!)
+    done
+    for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+}
+late late-first late:1
+says late-first "0 0" late-first.0.log 'done     step 20'
+late late-later late:5
+says late-later "76 76" late-later.0.log ') has waited for 2 s; all ranks are in it'
+late late-short late:1 --rendezvous-timeout 1
+says late-short "76 76" late-short.1.log ') has waited for 2 s; all ranks are in it'
+# A checkpoint may take longer.
+echo '#include <unistd.h>
+int fsync(int fd) { (void)fd; return (int)sleep(1); }' | ${CC:-gcc} -x c - -shared -fPIC -o libslow.so
+LD_PRELOAD=./libslow.so gloo slow-disk 2 $run --save 0 --out slow --comm-timeout 2
+says slow-disk "0 0" slow-disk.0.log 'saved    slow/step-00000020'
+
 # ---- the end of one is the end of all -------------------------------------------------------------
 
 # lost NAME SIGNAL RANK CODE TEXT: three ranks, one is sent a signal while they train; the others
