@@ -53,14 +53,22 @@ void rt_comm_settled(void) { comm.settled = true; }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+bool rt_comm_has(const char *name)
+{
+    char file[64];
+    snprintf(file, sizeof file, "libgradcc_%.32s.so", name);
+    void *library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+    if (library)
+        (void)dlclose(library);
+    return library;
+}
+
 /* What there is instead of a back end. */
 static const char *other_than(const char *name)
 {
     const bool mpi = strcmp(name, "gloo") == 0;
-    void *library = dlopen(mpi ? "libgradcc_mpi.so" : "libgradcc_gloo.so", RTLD_LAZY | RTLD_LOCAL);
-    if (!library)
+    if (!rt_comm_has(mpi ? "mpi" : "gloo"))
         return "none";
-    (void)dlclose(library);
     return mpi ? "MPI, for ranks that mpirun or srun starts" : "Gloo, for other launchers";
 }
 

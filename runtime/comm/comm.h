@@ -48,7 +48,7 @@ typedef struct {
     const char *named_by; /* "MASTER_ADDR and MASTER_PORT name it" */
     const char *dir;      /* or where rank 0 writes that; NULL = host and port are known */
     bool next_port;       /* something else listens there: a port behind it is taken */
-    char job[96];         /* name of the job and its restarts; strangers are turned away */
+    char job[192];        /* name of the job and its restarts; strangers are turned away */
 } RtLaunch;
 
 /* From flags and the environment; the first launcher that matches, as in launch.c's table. */
@@ -76,7 +76,7 @@ void rt_meet_token(RtLaunch *l); /* rank 0: no other job has the name that l's h
 void rt_meet_write(const RtLaunch *l, const RtLaunch *served, const char *address);
 void rt_meet_leave(void); /* what this process has written is removed, if it has */
 typedef struct {
-    char host[64], job[96], process[96]; /* "node1, process 12" */
+    char host[64], job[192], process[96]; /* "node1, process 12" */
     int port;
 } RtMeeting;
 /* The k-th address of rank 0 as the file has it now; false: there is none. */
@@ -121,6 +121,7 @@ void rt_store_stalled(int64_t at, const char *text);
 int rt_rank(void);        /* of this process; 0 before rt_comm_open, and in a job of one */
 int rt_ranks(void);       /* of the job; 1 likewise */
 int rt_local_ranks(void); /* of them on this host; 1 where that is not known */
+bool rt_comm_has(const char *name); /* the back end "mpi" or "gloo" can be loaded */
 /* Finds the launcher, meets the others, loads a back end; a line tells what was chosen. Nothing in
    a job of one rank. */
 void rt_comm_open(const RtOptions *o);

@@ -6,11 +6,12 @@
  *     flags      --rank, --world-size
  *     torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
  *     MPI        variables of mpirun, or of srun with PMI: MPI itself knows the rest
- *     SLURM      SLURM_PROCID, SLURM_NTASKS, and the first host of the step
+ *     SLURM      SLURM_PROCID, SLURM_STEP_NUM_TASKS, and the first host of the step
  *     nobody     one rank
  *
  * Where they meet is said by --rendezvous first, whatever the variables say: HOST:PORT of rank 0,
- * or a directory, which has a '/' in it. With MPI they meet through MPI.
+ * or a directory, which has a '/' in it. With MPI they meet through MPI; what srun sets for it is
+ * passed over where its back end is not built, or --comm gloo is given.
  *
  * A group that is set in part is an error that names what lacks: half a launch would train several
  * models side by side.
@@ -193,12 +194,23 @@ static bool by_torchrun(const RtOptions *o, RtLaunch *l)
     return true;
 }
 
-static bool by_mpi(RtLaunch *l)
+/* srun has started this process itself, not an mpirun whose helpers it started. */
+static bool is_of_srun(void)
+{
+    const char *rank = variable("PMIX_RANK"), *task = variable("SLURM_PROCID");
+    rank = rank ? rank : variable("PMI_RANK");
+    return variable("SLURM_STEP_ID") && rank && task && strcmp(rank, task) == 0
+           && !variable("OMPI_COMM_WORLD_SIZE") && !variable("MPI_LOCALNRANKS");
+}
+
+static bool by_mpi(const RtOptions *o, RtLaunch *l)
 {
     static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS" };
     bool found = variable("PMIX_RANK") || variable("PMI_PORT") || variable("PMI_RANK");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         found = found || variable(sizes[i]);
+    if (found && is_of_srun() && (strcmp(o->comm, "gloo") == 0 || !rt_comm_has("mpi")))
+        found = false;
     if (found) {
         l->by = RT_BY_MPI;
         l->named_by = "MPI told it";
@@ -207,24 +219,71 @@ static bool by_mpi(RtLaunch *l)
     return found;
 }
 
+/* The variable that says how many tasks the step has; NULL: none does. */
+static const char *slurm_size(void)
+{
+    static const char *const names[] = { "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (variable(names[i]))
+            return names[i];
+    return NULL;
+}
+
 static bool by_slurm(const RtOptions *o, RtLaunch *l)
 {
-    const int size = variable_number("SLURM_NTASKS", 1, RT_MAX_RANKS, 1);
-    if (!variable("SLURM_PROCID") || !variable("SLURM_STEP_ID") || size < 2)
+    const char *size = slurm_size();
+    const bool step = variable("SLURM_STEP_ID"), rank = variable("SLURM_PROCID");
+    if (step && rank && !size)
+        rt_fail(RT_EXIT_USAGE,
+                "SLURM_PROCID and SLURM_STEP_ID are set, and SLURM_STEP_NUM_TASKS, SLURM_NTASKS "
+                "and SLURM_NPROCS are not: of how many ranks this is one\nhint: set one of them, "
+                "or unset SLURM_STEP_ID to train alone");
+    l->size = step && size ? variable_number(size, 1, RT_MAX_RANKS, 1) : 1;
+    if (l->size < 2) /* or the shell of sbatch or salloc */
         return false;
-    l->size = size;
+    if (!rank)
+        rt_fail(RT_EXIT_USAGE,
+                "SLURM_STEP_ID and %s are set and SLURM_PROCID is not: which of the ranks this "
+                "is\nhint: set it, or unset SLURM_STEP_ID to train alone",
+                size);
     l->rank = variable_number("SLURM_PROCID", 0, RT_MAX_RANKS - 1, 0);
     l->local_rank = variable_number("SLURM_LOCALID", 0, RT_MAX_RANKS - 1, -1);
-    check_rank(l, "SLURM_PROCID", "SLURM_NTASKS");
+    check_rank(l, "SLURM_PROCID", size);
     set_slurm_address(o, l);
     l->by = RT_BY_SLURM;
     return true;
 }
 
+/* ---- the name of the job --------------------------------------------------------------------- */
+
+/* ID.STEP-HOST:PORT/RESTART, what is known of it, by the same texts on all ranks. Torchrun's agents
+   may all be called "none", and their ports be neighbours: the address tells them apart. */
+static void name_job(RtLaunch *l)
+{
+    const char *id = variable("TORCHELASTIC_RUN_ID"), *again, *step = NULL;
+    const char *host = l->next_port ? l->host : NULL;
+    char address[80] = "", port[8];
+    snprintf(port, sizeof port, "%d", l->port);
+    const char *at = port;
+    if (l->dir && id && variable("MASTER_PORT")) {
+        host = variable("MASTER_ADDR");
+        at = variable("MASTER_PORT");
+    }
+    if (host)
+        snprintf(address, sizeof address, "-%.64s:%.8s", host, at);
+    id = id ? id : variable("SLURM_JOB_ID");
+    if (l->by == RT_BY_SLURM)
+        step = variable("SLURM_STEP_ID");
+    again = variable("TORCHELASTIC_RESTART_COUNT");
+    again = again ? again : variable("SLURM_RESTART_COUNT");
+    snprintf(l->job, sizeof l->job, "%.64s%s%.12s%s/%.16s", id ? id : "-", step ? "." : "",
+             step ? step : "", address, again ? again : "0");
+}
+
 RtLaunch rt_launch_find(const RtOptions *o)
 {
     RtLaunch l = { .size = 1, .local_rank = -1, .local_size = -1 };
-    if (!by_flags(o, &l) && !by_torchrun(o, &l) && !by_mpi(&l) && !by_slurm(o, &l))
+    if (!by_flags(o, &l) && !by_torchrun(o, &l) && !by_mpi(o, &l) && !by_slurm(o, &l))
         (void)pair_is_set("MASTER_ADDR", "MASTER_PORT", "the address of rank 0 is half known");
     if (o->rendezvous && l.by == RT_BY_NOBODY)
         rt_fail(RT_EXIT_USAGE, "--rendezvous goes with --rank and --world-size, or variables of "
@@ -235,10 +294,6 @@ RtLaunch rt_launch_find(const RtOptions *o)
                 o->rendezvous);
     if (o->local_rank >= 0)
         l.local_rank = (int)o->local_rank;
-    const char *job = variable("TORCHELASTIC_RUN_ID"), *again;
-    job = job ? job : variable("SLURM_JOB_ID");
-    again = variable("TORCHELASTIC_RESTART_COUNT");
-    again = again ? again : variable("SLURM_RESTART_COUNT");
-    snprintf(l.job, sizeof l.job, "%.64s/%.16s", job ? job : "-", again ? again : "0");
+    name_job(&l);
     return l;
 }

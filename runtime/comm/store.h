@@ -10,7 +10,7 @@
 
 enum {
     STORE_MAGIC = 0x74736367, /* "gcst" */
-    STORE_VERSION = 2,
+    STORE_VERSION = 3,
     STORE_KEY = 256, /* most bytes */
     STORE_VALUE = 64 << 20,
 };
@@ -40,7 +40,7 @@ typedef struct {
 } StoreFrame;
 
 typedef struct {
-    char host[64], job[96];
+    char host[64], job[192];
     int64_t process;
 } StoreHello;
 

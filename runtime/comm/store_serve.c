@@ -223,7 +223,7 @@ static void on_hello(Peer *p, const StoreHello *h)
 {
     const int rank = p->frame.rank, size = p->frame.size;
     if (p->frame.job != store_job(server.launch.job)) {
-        turn_away(p, rt_printf("rank %d is of job %.95s, and the store at this address of job %s",
+        turn_away(p, rt_printf("rank %d is of job %.191s, and the store at this address of job %s",
                                rank, h->job, server.launch.job));
         return;
     }

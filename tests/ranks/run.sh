@@ -392,24 +392,36 @@ kill -0 "${pids[0]}" && kill -0 "${pids[1]}" && ok first-goes-on || bad first-go
 kill -TERM "${pids[0]}"; codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
 says first-ends "75 75" first.0.log 'stopped  at step'
 
-# Two jobs by torchrun's variables at one port, where an agent listens: each finds its own store, the
-# later ranks first.
-port=$((port + 20)) pids=()
+# Jobs at one address, or beside each other: by torchrun's variables, where an agent listens, two of
+# another id, two of torchrun's own at neighbouring ports; two steps of one job of SLURM. Each finds
+# its own store, the later ranks first.
+# beside NAME RANK VARIABLE...
+beside() { env "${@:3}" timeout 60 $run --out $1 > $1.$2.log 2>&1 & pids+=($!); }
+port=$((port + 20)) pids=() job=$((10000 + $$ % 2000))
+agent="TORCHELASTIC_USE_AGENT_STORE=True WORLD_SIZE=2 MASTER_ADDR=localhost"
+slurm="SLURM_JOB_ID=$job SLURM_STEP_NODELIST=localhost"
 for r in 1 0; do
-    for run_id in a b; do
-        env TORCHELASTIC_RUN_ID=$run_id TORCHELASTIC_USE_AGENT_STORE=True RANK=$r WORLD_SIZE=2 MASTER_ADDR=localhost \
-            MASTER_PORT=$port timeout 60 $run --out agent$run_id > agent$run_id.$r.log 2>&1 &
-        pids+=($!)
-    done
+    beside agent-a $r $agent TORCHELASTIC_RUN_ID=a MASTER_PORT=$port RANK=$r
+    beside agent-none $r $agent TORCHELASTIC_RUN_ID=none MASTER_PORT=$port RANK=$r
+    beside agent-next $r $agent TORCHELASTIC_RUN_ID=none MASTER_PORT=$((port + 1)) RANK=$r
+    beside step-0 $r $slurm SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID=$r
+    beside step-1 $r $slurm SLURM_STEP_ID=1 SLURM_NTASKS=9 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$r
     sleep 1
 done
 codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
-says neighbours "0 0 0 0" agenta.0.log "ranks    2, started by torchrun"
-for run_id in a b; do
-    cmp -s agent$run_id/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok neighbours-$run_id ||
-        bad neighbours-$run_id "other bits: $(tail -n 1 agent$run_id.?.log)"
+says neighbours "0 0 0 0 0 0 0 0 0 0" agent-a.0.log "ranks    2, started by torchrun"
+says steps "0 0 0 0 0 0 0 0 0 0" step-1.0.log "ranks    2, started by SLURM"
+for name in agent-a agent-none agent-next step-0 step-1; do
+    cmp -s $name/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok $name ||
+        bad $name "other bits: $(tail -n 1 $name.?.log)"
 done
 port=$((port + 20))
+# The first host of SLURM's lists.
+for list in 127.0.0.4 '127.0.0.[4-5]' '127.0.0.[4,7-8],b' '127.0.0.4,b[1-2]'; do
+    wrong "slurm-list-$list" 76 "rank 1 found no rank 0 at 127.0.0.4 port 15017 within" SLURM_JOB_NODELIST="$list" SLURM_JOB_ID=3000017 \
+        SLURM_STEP_ID=3 SLURM_NPROCS=2 SLURM_PROCID=1 -- --rendezvous-timeout 1
+    says "slurm-port-$list" 76 "slurm-list-$list.log" "SLURM's list of hosts names it"
+done
 
 # ---- by the launchers themselves ------------------------------------------------------------------
 
@@ -527,6 +539,14 @@ wrong lone-local 2 '--local-rank goes with --rank and --world-size' -- --local-r
 wrong lone-address 2 '--rendezvous goes with --rank and --world-size, or variables of torchrun or SLURM' -- --rendezvous here:1
 wrong against 2 '--rank is 0 and RANK is 1' RANK=1 WORLD_SIZE=2 -- --world-size 2 --rank 0 --rendezvous a:1
 wrong half-slurm 2 'SLURM_PROCID is set, and neither MASTER_ADDR nor SLURM_STEP_NODELIST and SLURM_JOB_ID' SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=2 --
+wrong slurm-size 2 'SLURM_PROCID and SLURM_STEP_ID are set, and SLURM_STEP_NUM_TASKS, SLURM_NTASKS and SLURM_NPROCS are not' \
+    SLURM_PROCID=0 SLURM_STEP_ID=0 --
+wrong slurm-rank 2 'SLURM_STEP_ID and SLURM_NTASKS are set and SLURM_PROCID is not' SLURM_NTASKS=2 SLURM_STEP_ID=0 --
+wrong slurm-gloo 76 'at 127.0.0.1 port 15018' SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=3000018 SLURM_STEP_ID=0 SLURM_NTASKS=2 \
+    SLURM_PROCID=1 PMI_RANK=1 PMI_SIZE=2 -- --comm gloo --rendezvous-timeout 1
+mkdir nompi; echo no library > nompi/libgradcc_mpi.so
+wrong slurm-no-mpi 76 'at 127.0.0.1 port 15019' LD_LIBRARY_PATH=nompi SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=3000019 SLURM_STEP_ID=0 \
+    SLURM_NTASKS=2 SLURM_PROCID=1 PMIX_RANK=1 -- --rendezvous-timeout 1
 wrong no-back-end 2 '--comm tin: wants auto, mpi or gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm tin
 fake='#include "wire/wire.h"
 static const char *no(RtWireOpen *o) { return o->size > 1 ? "no luck" : 0; }
