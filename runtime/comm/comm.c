@@ -148,6 +148,8 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
     if (l->rank == 0)
         rt_store_serve(l, o->interface, o->rendezvous_timeout, o->comm_timeout, &port);
     rt_store_open(l, o->rendezvous_timeout, o->comm_timeout);
+    if (l->local_size < 0)
+        l->local_size = rt_store_local_ranks();
     w->rank = l->rank;
     w->size = l->size;
     w->address = rt_store_own();

@@ -102,6 +102,7 @@ void rt_store_linger(void); /* rank 0, whose job has failed: until the others ha
 /* On rank 0, all being there: "node1 (ranks 0 to 3), node2 (rank 4)"; NULL: one host has all. */
 const char *rt_store_hosts(void);
 const char *rt_store_text(void); /* "node1 port 29500" */
+int rt_store_local_ranks(void);  /* on this host, by its name */
 const char *rt_store_own(void);  /* address of this host, as rank 0 sees it */
 /* watch.c: a sign of life, on a connection of its own. at: exchanges begun. Ends the process, with
    the message that all ranks end with, where the job has failed. */

@@ -30,6 +30,7 @@ static struct {
     double silence;
     atomic_bool told; /* this rank has said why it ends */
     char text[128], own[64];
+    int32_t local_ranks;
 } store = { .main = NO_LINE, .watch = NO_LINE };
 
 uint64_t store_job(const char *name) { return rt_hash_text(name); }
@@ -37,6 +38,8 @@ uint64_t store_job(const char *name) { return rt_hash_text(name); }
 const char *rt_store_text(void) { return store.text; }
 
 const char *rt_store_own(void) { return store.own; }
+
+int rt_store_local_ranks(void) { return store.local_ranks; }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -190,6 +193,8 @@ static bool connect_once(Line *line, StoreOp op, double by, char *reason, size_t
         char *answer = try_port(line, l->port + k, op, by, &frame);
         snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port + k);
         if (answer && frame.op == STORE_OK) {
+            if (frame.value == sizeof store.local_ranks)
+                memcpy(&store.local_ranks, answer, sizeof store.local_ranks);
             free(answer);
             return true;
         }

@@ -16,7 +16,8 @@ enum {
 };
 
 typedef enum {
-    STORE_HELLO,   /* value: StoreHello. Answered when all ranks have said it */
+    STORE_HELLO,   /* value: StoreHello. Answered when all ranks have said it: int32_t, how many of
+                      them are on that host */
     STORE_WATCH,   /* the same, of the connection that beats */
     STORE_SET,     /* key, value */
     STORE_GET,     /* key. Answered when it is there */

@@ -181,12 +181,25 @@ static void fail_missing(void)
              server.launch.dir ? "; do their hosts share the directory of --rendezvous?" : "");
 }
 
+/* How many ranks are on the host of this one. */
+static int32_t local_ranks(int rank)
+{
+    const char *host = server.member[rank].hello.host;
+    int32_t n = 0;
+    for (int r = 0; r < server.launch.size; r++)
+        n += strcmp(server.member[r].hello.host, host) == 0;
+    return n;
+}
+
 static void say_met(void)
 {
     server.met = true;
-    for (int i = 0; i < server.n_peers; i++)
-        if (server.peer[i].waits && !server.peer[i].key)
-            answer(&server.peer[i], STORE_OK, NULL, 0);
+    for (int i = 0; i < server.n_peers; i++) {
+        Peer *p = &server.peer[i];
+        const int32_t n = p->waits && !p->key ? local_ranks(p->rank) : 0;
+        if (n > 0)
+            answer(p, STORE_OK, &n, sizeof n);
+    }
 }
 
 static void turn_away(Peer *p, char *why)

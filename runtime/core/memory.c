@@ -258,6 +258,19 @@ static bool has_dims(const RtModel *m)
     return false;
 }
 
+/* Ranks of one host share what is free there. */
+static double host_room(void)
+{
+    const double room = rt_memory_free();
+    return room < 0 ? room : room / rt_local_ranks();
+}
+
+static const char *sharing(void)
+{
+    const int ranks = rt_local_ranks();
+    return ranks > 1 ? rt_keep(rt_printf(" for each of %d ranks on this host", ranks)) : "";
+}
+
 __attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *need)
 {
     const bool trains = a->o->command == RT_DO_TRAIN;
@@ -265,7 +278,8 @@ __attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *nee
                       : a->o->command == RT_DO_EVAL ? "validation"
                                                     : "generating";
     const int64_t fits = a->o->command != RT_DO_GENERATE ? accumulate_that_fits(a, false) : 0;
-    const char *place = rt_place_name();
+    const char *place = rt_place_name(),
+               *where = place ? rt_keep(rt_printf(" on %s", place)) : sharing();
     Text parts, changes = { "" };
     char bytes[RT_BYTES_TEXT];
     const char *left = rt_bytes(a->room, bytes);
@@ -274,17 +288,15 @@ __attribute__((noreturn)) static void refuse(const Asked *a, const RtMemory *nee
         changes_text(a, need, fits > 0, &changes);
     if (fits)
         rt_fail(RT_EXIT_FAIL,
-                "%s needs more memory than the %s free%s%s: %s\nhint: --accumulate %lld fits and "
+                "%s needs more memory than the %s free%s: %s\nhint: --accumulate %lld fits and "
                 "gives the same %s; --force starts anyway%s",
-                who, left, place ? " on " : "", place ? place : "", parts.at, (long long)fits,
-                trains ? "update" : "result", changes.at);
-    rt_fail(
-        RT_EXIT_FAIL,
-        "%s needs more memory than the %s free%s%s: %s\nhint: a smaller model%s; --force starts "
-        "anyway%s%s",
-        who, left, place ? " on " : "", place ? place : "", parts.at,
-        has_dims(a->m) ? ", or shorter dims (--dims)" : "",
-        trains ? "; no number of micro-steps helps" : "", changes.at);
+                who, left, where, parts.at, (long long)fits, trains ? "update" : "result",
+                changes.at);
+    rt_fail(RT_EXIT_FAIL,
+            "%s needs more memory than the %s free%s: %s\nhint: a smaller model%s; --force starts "
+            "anyway%s%s",
+            who, left, where, parts.at, has_dims(a->m) ? ", or shorter dims (--dims)" : "",
+            trains ? "; no number of micro-steps helps" : "", changes.at);
 }
 
 /* ---- before a run ---------------------------------------------------------------------------- */
@@ -300,17 +312,19 @@ static void print_needed(const RtMemory *need, double room)
     char bytes[RT_BYTES_TEXT];
     const bool host = rt_place_is_host();
     printf("memory   %s; %s free%s\n", parts_text(need, host ? OF_ALL : OF_PLACE, true, &parts),
-           room < 0 ? "unknown" : rt_bytes(room, bytes), host ? "" : " on the GPU");
+           room < 0 ? "unknown" : rt_bytes(room, bytes), host ? sharing() : " on the GPU");
     if (!host)
-        printf("host     %s; %s free\n", parts_text(need, OF_HOST, true, &parts),
-               rt_memory_free() < 0 ? "unknown" : rt_bytes(rt_memory_free(), bytes));
+        printf("host     %s; %s free%s\n", parts_text(need, OF_HOST, true, &parts),
+               host_room() < 0 ? "unknown" : rt_bytes(host_room(), bytes), sharing());
 }
 
 void rt_memory_check(const RtModel *m, const RtOptions *o, const RtData *data, int use)
 {
     const RtMemory need = rt_run_memory(m, o, data, use);
-    const double room = rt_place_memory_free();
+    const double room = rt_place_is_host() ? host_room() : rt_place_memory_free();
     const Asked asked = { m, o, data, use, room };
+    if (rt_ranks() > 1) /* none has taken it before all have looked */
+        rt_comm_barrier(rt_comm_world(), "looking for memory");
     planned = need.total;
     planned_place = rt_place_is_host() ? 0 : need.place;
     if (o->command == RT_DO_TRAIN)

@@ -294,6 +294,15 @@ if [ $have_mpi ]; then
     says dry-run 0 dry.log 'batch    12 samples per update = 2 ranks with 1 micro-step of 6'
     grep -q error dry.log && bad dry-run-quiet "$(grep error dry.log)" || ok dry-run-quiet
 fi
+# What a host has is shared by its ranks: cores, and memory.
+threads() { grep -o '[0-9]* threads\?, ' "$1" | grep -o '[0-9]*' | head -n 1; }
+env -u OMP_NUM_THREADS RT_FAULT=free:2097152 $run --out none > share1.log 2>&1
+RT_FAULT=free:2097152 gloo share 2 env -u OMP_NUM_THREADS $run --out none
+says share "1 1" share.1.log '[rank 1] error: ' 'the run needs more memory than the 1.0 MiB free for each of 2 ranks on this host: '
+says share-line "1 1" share.0.log 'this is rank 0, with 2 of them on this host; they met at' '; 1.0 MiB free for each of 2 ranks on this host'
+all=$(threads share1.log) half=$(threads share.0.log)
+[ "$(env -u OMP_NUM_THREADS nproc)" -lt "$(getconf _NPROCESSORS_ONLN)" ] || all=$((all > 1 ? all / 2 : 1)) # bound: nobody else's
+[ "$half" = "$all" ] && ok share-threads || bad share-threads "$half threads, not $all"
 gloo no-file 2 $run --out none --data nofile
 for r in 0 1; do
     [ "$(grep -c 'error: ' no-file.$r.log)" = 1 ] && ok no-file-$r || bad no-file-$r "$(cat no-file.$r.log)"
