@@ -8,6 +8,7 @@
  *     warn.c      warnings of all ranks, each told once
  *     watch.c     a thread that says so once a second, and ends the process where a rank is lost
  *     comm.c      a job is opened and closed
+ *     groups.c    all ranks, and groups of them
  *     pieces.c    sums over ranks, made of what moves bytes
  *     buckets.c   gradients, summed while the backward pass goes on
  *     tree.c      the same bits for each number of ranks
@@ -129,6 +130,12 @@ void rt_comm_open(const RtOptions *o);
 void rt_comm_close(void);
 /* Of what moves the bytes, the same on hosts with the same library: "Gloo 0.5.0" */
 const char *rt_comm_version(void);
+/* Exchanges until here may take as long as ranks may take to come: tables, files and pages are met
+   for the first time, on some ranks later than on others. */
+void rt_comm_settled(void);
+
+/* ---- groups.c -------------------------------------------------------------------------------- */
+
 typedef struct RtComm RtComm; /* ranks that exchange with each other, numbered from 0 */
 typedef enum { RT_SUM, RT_MAX } RtReduce;
 
@@ -138,11 +145,15 @@ RtComm *rt_comm_split(const RtComm *c, int colour);
 void rt_comm_free(RtComm *c);
 int rt_comm_rank(const RtComm *c);
 int rt_comm_size(const RtComm *c);
+void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over the world */
+int rt_comm_signal(void); /* the highest number of rt_signal_pending of all ranks */
 
-/* Exchanges; every rank of c makes the same, in the same order. Each waits for the end. n elements
-   of RT_F32 or RT_F64; rank r's share of them begins at n r / size. Sums have the same bits on
-   every rank and with every back end: pairwise, in the order of ranks, ((0 + 1) + (2 + 3)).
-   what: for messages. */
+/* ---- cpu/exchange.c, cuda/exchange.cu -------------------------------------------------------- */
+
+/* Exchanges of values in host memory; every rank of c makes the same, in the same order. Each waits
+   for the end. n elements of RT_F32 or RT_F64; rank r's share of them begins at n r / size. Sums
+   have the same bits on every rank and with every back end: pairwise, in the order of ranks,
+   ((0 + 1) + (2 + 3)). what: for messages. */
 void rt_comm_all_reduce(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
                         const char *what);
 void rt_comm_reduce_scatter(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
@@ -154,17 +165,13 @@ void rt_comm_recv(const RtComm *c, void *at, size_t bytes, int from, const char 
 /* All have come here, which may take long: rank 0 writes a checkpoint, say. */
 void rt_comm_barrier(const RtComm *c, const char *what);
 
-void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what); /* over the world */
-/* The same, begun: a number to wait for (0: there is nothing to wait for). at stays in place. */
+/* A sum over the world in memory of the place, begun: a number to wait for (0: there is nothing to
+   wait for). at stays in place. By NCCL it is in NCCL's order, but for --tree and --comm-dtype. */
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what);
 void rt_comm_wait(int64_t number);
-/* Exchanges until here may take as long as ranks may take to come: tables, files and pages are met
-   for the first time, on some ranks later than on others. */
-void rt_comm_settled(void);
 double rt_comm_bytes(void);   /* allocated to work in */
 double rt_comm_seconds(void); /* that sums which were begun so took until now, */
 double rt_comm_waited(void);  /* and of them, that rt_comm_wait took */
-int rt_comm_signal(void);     /* the highest number of rt_signal_pending of all ranks */
 
 /* ---- buckets.c ------------------------------------------------------------------------------- */
 

@@ -34,6 +34,14 @@ double exchange_timeout(void); /* seconds that one may take now */
    better. */
 __attribute__((noreturn)) void exchange_fail(const char *what, const char *wrong);
 
+/* groups.c */
+void exchange_set_world(int rank, int size);
+size_t exchange_bytes_of(RtType type); /* of a number that is summed */
+/* Of each place: part, whose rank and size are known, gets its group. All of c call it; first: its
+   first rank, by its number in c. */
+void exchange_join(const RtComm *c, int colour, int first, RtComm *part);
+void exchange_leave(void *group);
+
 /* ---- pieces.c -------------------------------------------------------------------------------- */
 
 typedef struct { /* how bytes go from rank to rank in a place, and how numbers are added there */

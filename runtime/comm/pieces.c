@@ -43,8 +43,6 @@ void pieces_close(void)
     memset(&x, 0, sizeof x);
 }
 
-static size_t size_of(RtType type) { return type == RT_F64 ? sizeof(double) : sizeof(float); }
-
 /* Of each rank's share of the n elements, what begins at `done` in it, at most so much. */
 static void set_pieces(const RtComm *c, ptrdiff_t n, ptrdiff_t done, ptrdiff_t most, size_t each)
 {
@@ -61,8 +59,8 @@ static const char *reduce_pieces(const RtComm *c, void *at, RtType type, RtReduc
     const size_t own = x.bytes[c->rank];
     const char *wrong = x.mover->scatter_gather(c->group, at, x.from, x.bytes, x.received, own);
     if (!wrong)
-        x.mover->reduce((char *)at + x.from[c->rank], x.received, (ptrdiff_t)(own / size_of(type)),
-                        c->size, type, op);
+        x.mover->reduce((char *)at + x.from[c->rank], x.received,
+                        (ptrdiff_t)(own / exchange_bytes_of(type)), c->size, type, op);
     return wrong;
 }
 
@@ -96,7 +94,7 @@ static const char *sum_narrow(const RtComm *c, float *at)
 
 const char *pieces_run(const RtComm *c, int pieces, void *at, ptrdiff_t n, RtType type, RtReduce op)
 {
-    const size_t each = size_of(type);
+    const size_t each = exchange_bytes_of(type);
     const ptrdiff_t most = (ptrdiff_t)(SEGMENT / each) / c->size;
     const ptrdiff_t longest = (n + c->size - 1) / c->size;
     const char *wrong = NULL;

@@ -31,7 +31,6 @@ typedef struct {
 
 static struct {
     const RtWire *wire;
-    RtComm world;
     bool narrow; /* gradients of fp32 go in bf16 */
     pthread_t thread;
     pthread_mutex_t lock;
@@ -43,8 +42,7 @@ static struct {
     double seconds; /* of those that are timed */
     double waited;  /* for them */
     bool stop;
-} x = { .world = { .size = 1 },
-        .lock = PTHREAD_MUTEX_INITIALIZER,
+} x = { .lock = PTHREAD_MUTEX_INITIALIZER,
         .posted = PTHREAD_COND_INITIALIZER,
         .finished = PTHREAD_COND_INITIALIZER };
 
@@ -170,19 +168,19 @@ const char *exchange_start(const ExchangeOpen *e)
                              .narrow = narrow,
                              .widen = widen };
     x.wire = e->wire;
-    x.world = (RtComm){ .rank = e->launch->rank, .size = e->launch->size };
+    exchange_set_world(e->launch->rank, e->launch->size);
     x.narrow = e->narrow;
     mover.scatter_gather = e->wire->scatter_gather;
     mover.all_gather = e->wire->all_gather;
     const double before = rt_memory_held();
-    pieces_open(&mover, x.world.size, x.narrow);
+    pieces_open(&mover, e->launch->size, x.narrow);
     x.allocated = rt_memory_held() - before;
     if (pthread_create(&x.thread, NULL, make_exchanges, NULL))
         rt_fail(RT_EXIT_FAIL, "a thread for exchanges cannot be started");
     const double eighth = e->o->comm_timeout / 8;
     rt_watch_start(progress, eighth < 1 ? eighth : 1);
     /* one that ends before others are connected to it would look lost to them */
-    rt_comm_barrier(&x.world, "the start of the run");
+    rt_comm_barrier(rt_comm_world(), "the start of the run");
     return e->text;
 }
 
@@ -195,7 +193,7 @@ void exchange_stop(void)
     pthread_join(x.thread, NULL);
     rt_watch_stop();
     pieces_close();
-    x.world = (RtComm){ .size = 1 };
+    exchange_set_world(0, 1);
     x.allocated = 0;
 }
 
@@ -230,7 +228,7 @@ static void make(Exchange e)
 /* A sum by ranges, since back ends count bytes in 32 bits: the number of the last one. */
 static int64_t post_ranges(Exchange e)
 {
-    const size_t each = e.type == RT_F64 ? sizeof(double) : sizeof(float);
+    const size_t each = exchange_bytes_of(e.type);
     const ptrdiff_t n = e.n, most = (ptrdiff_t)(RANGE / each);
     char *const at = e.at;
     int64_t last = 0;
@@ -242,37 +240,17 @@ static int64_t post_ranges(Exchange e)
     return last;
 }
 
-const RtComm *rt_comm_world(void) { return &x.world; }
-
-int rt_comm_rank(const RtComm *c) { return c->rank; }
-
-int rt_comm_size(const RtComm *c) { return c->size; }
-
-RtComm *rt_comm_split(const RtComm *c, int colour)
+void exchange_join(const RtComm *c, int colour, int first, RtComm *part)
 {
-    RtComm *part = rt_alloc(sizeof *part, "a group of ranks");
-    double *colours = rt_alloc((size_t)c->size * sizeof *colours, "a group of ranks");
-    colours[c->rank] = colour;
-    rt_comm_all_gather(c, colours, c->size, RT_F64, "the colours of a split");
-    for (int r = 0; r < c->size; r++) {
-        part->size += (int)colours[r] == colour;
-        part->rank += (int)colours[r] == colour && r < c->rank;
-    }
-    rt_free(colours);
+    RT_UNUSED(first);
     make((Exchange){ .kind = SPLIT,
                      .comm = c,
                      .n = colour,
                      .part = &part->group,
                      .what = "a split" });
-    return part;
 }
 
-void rt_comm_free(RtComm *c)
-{
-    if (c && c->group)
-        x.wire->free(c->group); /* nothing is under way */
-    rt_free(c);
-}
+void exchange_leave(void *group) { x.wire->free(group); } /* nothing is under way */
 
 void rt_comm_all_reduce(const RtComm *c, void *at, ptrdiff_t n, RtType type, RtReduce op,
                         const char *what)
@@ -315,8 +293,8 @@ double rt_comm_bytes(void) { return x.allocated; }
 
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
 {
-    return post_ranges(
-        (Exchange){ ALL_REDUCE, &x.world, at, n, type, RT_SUM, .what = what, .timed = true });
+    return post_ranges((Exchange){ ALL_REDUCE, rt_comm_world(), at, n, type, RT_SUM, .what = what,
+                                   .timed = true });
 }
 
 void rt_comm_wait(int64_t number)
@@ -334,16 +312,4 @@ double rt_comm_seconds(void)
     const double seconds = x.seconds;
     pthread_mutex_unlock(&x.lock);
     return seconds;
-}
-
-void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what)
-{
-    rt_comm_all_reduce(&x.world, at, n, type, RT_SUM, what);
-}
-
-int rt_comm_signal(void)
-{
-    double signal = rt_signal_pending();
-    rt_comm_all_reduce(&x.world, &signal, 1, RT_F64, RT_MAX, "the signals of an update");
-    return (int)signal;
 }

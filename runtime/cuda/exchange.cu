@@ -28,7 +28,6 @@ typedef struct {         /* in memory of the host; each field is written by one 
 typedef enum { BEGINS, ENDS, ENDS_SUM, COMPUTE_WAITS, COMPUTE_GOES_ON } Mark;
 
 static struct {
-    RtComm world;
     RtStream stream;
     cudaEvent_t ready, done; /* the compute stream's, the exchange's */
     volatile Marks *marks, *device_marks;
@@ -47,7 +46,7 @@ static struct {
     } note[NOTES];
     int64_t seen; /* the watch's: begun, when it looked last, and since when */
     double seen_since;
-} x = { .world = { .size = 1 }, .lock = PTHREAD_MUTEX_INITIALIZER };
+} x = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -196,7 +195,7 @@ static bool is_recorded(void)
 
 int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
 {
-    if (x.world.size == 1 || n == 0)
+    if (rt_ranks() == 1 || n == 0)
         return 0;
     const bool recorded = !x.repeat && is_recorded(); /* it is noted when the graph is launched */
     if (!recorded)
@@ -205,7 +204,7 @@ int64_t rt_comm_begin_sum(void *at, ptrdiff_t n, RtType type, const char *what)
         return 0;
     begin(what);
     if (x.exact || x.narrow)
-        (void)pieces_run(&x.world,
+        (void)pieces_run(rt_comm_world(),
                          RT_REDUCE_PIECES | RT_GATHER_PIECES | (x.narrow ? RT_NARROW_PIECES : 0),
                          at, n, type, RT_SUM);
     else
@@ -244,12 +243,10 @@ static char *stage(size_t bytes)
     return x.stage;
 }
 
-static size_t size_of(RtType type) { return type == RT_F64 ? sizeof(double) : sizeof(float); }
-
 static void exchange_pieces(const RtComm *c, int pieces, void *at, ptrdiff_t n, RtType type,
                             RtReduce op, const char *what)
 {
-    const size_t bytes = (size_t)n * size_of(type);
+    const size_t bytes = (size_t)n * exchange_bytes_of(type);
     if (c->size == 1 || n == 0)
         return;
     char *const by = stage(bytes);
@@ -326,62 +323,29 @@ void rt_comm_barrier(const RtComm *c, const char *what)
     rt_stream_wait(rt_device_stream());
 }
 
-void rt_comm_sum(void *at, ptrdiff_t n, RtType type, const char *what)
-{
-    rt_comm_all_reduce(&x.world, at, n, type, RT_SUM, what);
-}
-
-int rt_comm_signal(void) /* steps hand signals over by the GPU: step.cu */
-{
-    double signal = rt_signal_pending();
-    rt_comm_all_reduce(&x.world, &signal, 1, RT_F64, RT_MAX, "the signals of an update");
-    return (int)signal;
-}
-
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-const RtComm *rt_comm_world(void) { return &x.world; }
-
-int rt_comm_rank(const RtComm *c) { return c->rank; }
-
-int rt_comm_size(const RtComm *c) { return c->size; }
-
-/* A communicator of its own: its first rank makes the name, which goes to all of c. */
-RtComm *rt_comm_split(const RtComm *c, int colour)
+/* A communicator of its own: its first rank makes the name, which all of c are given. */
+void exchange_join(const RtComm *c, int colour, int first, RtComm *part)
 {
     enum { DOUBLES = (int)(RT_NCCL_NAME / sizeof(double)) };
-    RtComm *part = (RtComm *)rt_alloc(sizeof *part, "a group of ranks");
     double *all = (double *)rt_alloc((size_t)c->size * DOUBLES * sizeof *all, "a group of ranks");
-    int first = -1;
-    all[c->rank] = colour;
-    rt_comm_all_gather(c, all, c->size, RT_F64, "the colours of a split");
-    for (int r = 0; r < c->size; r++)
-        if ((int)all[r] == colour) {
-            first = first < 0 ? r : first;
-            part->size++;
-            part->rank += r < c->rank;
-        }
+    char *const name = (char *)(all + (size_t)first * DOUBLES);
+    RT_UNUSED(colour);
     if (first == c->rank)
-        rt_nccl_name((char *)(all + (size_t)first * DOUBLES));
+        rt_nccl_name(name);
     rt_comm_all_gather(c, all, (ptrdiff_t)c->size * DOUBLES, RT_F64, "the names of a split");
-    part->group = rt_nccl_join((const char *)(all + (size_t)first * DOUBLES), part->rank,
-                               part->size, "a split");
+    part->group = rt_nccl_join(name, part->rank, part->size, "a split");
     rt_free(all);
-    return part;
 }
 
-void rt_comm_free(RtComm *c)
-{
-    if (c && c->group)
-        rt_nccl_leave(c->group);
-    rt_free(c);
-}
+void exchange_leave(void *group) { rt_nccl_leave(group); }
 
 /* ---- what is late ---------------------------------------------------------------------------- */
 
 void rt_exchange_look(void)
 {
-    if (x.world.size > 1)
+    if (rt_ranks() > 1)
         rt_nccl_look();
 }
 
@@ -447,14 +411,14 @@ static void open_streams(void)
 
 static void try_sum(char *at)
 {
-    double own = x.world.rank + 1, sum = x.world.size * (x.world.size + 1) / 2.0;
+    double own = rt_rank() + 1, sum = rt_ranks() * (rt_ranks() + 1) / 2.0;
     rt_place_put(at, &own, sizeof own);
     (void)rt_comm_begin_sum(at, 1, RT_F64, "the first sum");
     rt_exchange_join();
     rt_place_get(&own, at, sizeof own);
     if (own < sum || own > sum)
         rt_fail(RT_EXIT_FAIL, "NCCL adds up 1 to %d to %g\nhint: NCCL_DEBUG=WARN tells more",
-                x.world.size, own);
+                rt_ranks(), own);
 }
 
 /* NCCL connects ranks, and takes memory for that, when a way of summing is first used, which it
@@ -475,12 +439,12 @@ static void connect_all(void)
     (void)rt_exchange_gather((const double *)at, RT_MAX_SLOTS + 1, what);
     note(what, false);
     begin(what);
-    (void)pieces_run(&x.world, RT_REDUCE_PIECES | RT_GATHER_PIECES, at, x.world.size, RT_F64,
+    (void)pieces_run(rt_comm_world(), RT_REDUCE_PIECES | RT_GATHER_PIECES, at, rt_ranks(), RT_F64,
                      RT_SUM);
     end(false);
     rt_stream_wait(&x.stream);
     place_give(at);
-    rt_comm_barrier(&x.world, "the start of the run");
+    rt_comm_barrier(rt_comm_world(), "the start of the run");
     x.marks->took = 0;
     x.marks->waited = 0;
 }
@@ -495,10 +459,9 @@ const char *exchange_start(const ExchangeOpen *e)
     const char *text = rt_nccl_open(e->o, e->launch, &x.stream);
     open_streams();
     rt_nccl_connect(e->launch);
-    x.world.rank = e->launch->rank;
-    x.world.size = e->launch->size;
-    pieces_open(&mover, x.world.size, x.narrow);
-    x.values = (double *)place_take((size_t)x.world.size * (RT_MAX_SLOTS + 1) * sizeof(double),
+    exchange_set_world(e->launch->rank, e->launch->size);
+    pieces_open(&mover, e->launch->size, x.narrow);
+    x.values = (double *)place_take((size_t)e->launch->size * (RT_MAX_SLOTS + 1) * sizeof(double),
                                     "sums over ranks");
     connect_all();
     x.allocated = rt_memory_held() - before;
@@ -509,9 +472,9 @@ const char *exchange_start(const ExchangeOpen *e)
 static void end_together(void)
 {
     char key[32];
-    snprintf(key, sizeof key, "end/%d", x.world.rank);
+    snprintf(key, sizeof key, "end/%d", rt_rank());
     rt_store_set(key, "", 0);
-    for (int r = 1; x.world.rank == 0 && r < x.world.size; r++) {
+    for (int r = 1; rt_rank() == 0 && r < rt_ranks(); r++) {
         snprintf(key, sizeof key, "end/%d", r);
         free(rt_store_get(key, NULL));
     }
@@ -524,7 +487,7 @@ void exchange_stop(void)
     rt_nccl_close();
     end_together();
     rt_watch_stop();
-    x.world = (RtComm){ .size = 1 };
+    exchange_set_world(0, 1);
     pieces_close();
     place_give(x.values);
     if (x.stage)

@@ -199,7 +199,7 @@ says failing "76 76" failing.0.log 'the sum of gradients 1 of 1, fc2.bias to fc1
 ODD_NCCL=broken:200 one=RT_NCCL=$tmp/odd.so ranks async 2 $forever --out none
 says async "76 76" async.0.log 'failed: an exchange that was queued: internal error'
 # A call that never comes back, at the start and at the end.
-ODD_NCCL=stuck:ncclCommInitRankConfig one=RT_NCCL=$tmp/odd.so ranks stuck 2 $forever --out none
+ODD_NCCL=stuck:ncclCommInitRankConfig one=RT_NCCL=$tmp/odd.so ranks stuck 2 $forever --rendezvous-timeout 4 --out none
 says stuck-start "76 76" stuck.0.log 'the start of NCCL has waited for 4 s'
 ODD_NCCL=stuck:ncclCommFinalize one=RT_NCCL=$tmp/odd.so ranks stuck-end 2 $forever --steps 2 --out none
 says stuck-end-0 "76 76" stuck-end.0.log 'the end of NCCL has waited for 4 s'
