@@ -13,6 +13,7 @@ typedef struct { /* elements of the flat gradient, complete at the same time */
     int step;
     ptrdiff_t i; /* repetition, or -1 */
     ptrdiff_t from, to;
+    bool complete; /* in the backward pass that goes on */
 } Piece;
 
 typedef struct {
@@ -34,7 +35,7 @@ struct RtBuckets {
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Steps in the order of the pass; repetitions of a loop from the last to the first, before what is
-   complete behind all of them. Where a loop runs the other way, sums wait for its end. */
+   complete behind all of them. Where a loop runs the other way, its sums wait for its end. */
 static int by_time(const void *a, const void *b)
 {
     const Piece *p = a, *q = b;
@@ -51,7 +52,7 @@ static void add_pieces(RtBuckets *b, const RtParam *q)
     const ptrdiff_t inner = q->n_stacks > 0 ? rt_param_repeats(q) / q->stack[0].count : 1;
     for (ptrdiff_t k = 0; k < rt_param_repeats(q); k++) {
         const ptrdiff_t at = rt_param_at(q, k);
-        b->piece[b->n_pieces++] = (Piece){ q->ready, q->each ? k / inner : -1, at, at + n };
+        b->piece[b->n_pieces++] = (Piece){ q->ready, q->each ? k / inner : -1, at, at + n, false };
     }
 }
 
@@ -198,11 +199,20 @@ static void begin_bucket(RtBuckets *b)
 
 void rt_ready(RtBuckets *b, int step, ptrdiff_t i)
 {
-    while (b->complete < b->n_pieces && b->piece[b->complete].step == step
-           && b->piece[b->complete].i == i)
+    for (int k = b->complete; k < b->n_pieces && b->piece[k].step == step; k++)
+        b->piece[k].complete = b->piece[k].complete || b->piece[k].i == i;
+    while (b->complete < b->n_pieces && b->piece[b->complete].complete)
         b->complete++;
     while (b->begun < b->n_buckets && b->bucket[b->begun].last < b->complete)
         begin_bucket(b);
+}
+
+/* The first so many pieces, and no other. */
+static void set_complete(RtBuckets *b, int n)
+{
+    b->complete = n;
+    for (int k = 0; k < b->n_pieces; k++)
+        b->piece[k].complete = k < n;
 }
 
 RtBucketsAt rt_buckets_at(const RtBuckets *b)
@@ -217,7 +227,7 @@ void rt_buckets_go_to(RtBuckets *b, RtBucketsAt at)
     b->begun = 0;
     while (b->begun < at.begun)
         begin_bucket(b);
-    b->complete = at.complete;
+    set_complete(b, at.complete);
 }
 
 /* All sums are there. */
@@ -228,7 +238,8 @@ void rt_buckets_finish(RtBuckets *b)
     while (b->begun < b->n_buckets)
         begin_bucket(b);
     rt_comm_wait(b->last);
-    b->complete = b->begun = 0;
+    set_complete(b, 0);
+    b->begun = 0;
     b->last = 0;
 }
 

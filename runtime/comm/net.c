@@ -1,8 +1,8 @@
 /* net.c -- sockets of TCP, IPv4 and IPv6, with deadlines.
  *
  * In: names of hosts and interfaces, ports. Out: descriptors that do not block; reads and writes
- * that are whole or fail. The one idea: nothing here waits without a
- * deadline, but for names (getaddrinfo has its own).
+ * that are whole or fail. The one idea: nothing here waits without a deadline, but for names
+ * (getaddrinfo has its own).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,6 @@
 #include "cuda/exchange.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include "comm/exchange.h"
 #include "cuda/exchange_nccl.h"

@@ -1,7 +1,7 @@
 /* mpi.c -- the back end over MPI: Open MPI, MPICH and what is built like one of them.
  *
- * In: bytes. Out: bytes of other ranks. MPI is initialised by the main thread and then used by one
- * other thread alone (MPI_THREAD_SERIALIZED). Its errors are returned, not fatal.
+ * In: bytes. Out: bytes of other ranks. MPI is initialised by the main thread and then used by it
+ * and one other, one at a time (MPI_THREAD_SERIALIZED). Its errors are returned, not fatal.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <limits.h>

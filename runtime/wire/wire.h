@@ -1,8 +1,9 @@
 /* wire.h -- a back end: what moves bytes between ranks. Each is a shared library of its own,
  * libgradcc_NAME.so, that a program loads when it needs it; it exports rt_wire.
  *
- * Functions return NULL, or what went wrong, a text that lives until the next call. All but open
- * and close are called by one thread, in the same order on every rank.
+ * Functions return NULL, or what went wrong, a text that lives until the next call. They are called
+ * in the same order on every rank, one at a time: open, close and what is between open and the
+ * first exchange by the main thread, the others by one more.
  */
 #ifndef GRADCC_WIRE_H
 #define GRADCC_WIRE_H
