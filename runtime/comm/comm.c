@@ -13,6 +13,7 @@ static struct {
     const RtWire *wire;
     RtLaunch launch;
     const char *version;
+    bool by_mpi_alone;     /* there is no store yet that a failure could be told */
     double timeout, first; /* of exchanges; of those before rt_comm_settled */
     atomic_bool settled;
 } comm = { .launch = { .size = 1 } };
@@ -121,6 +122,7 @@ static void open_by_mpi(const RtOptions *o, RtWireOpen *w)
     } at = { .port = 0 };
     RtLaunch *l = &comm.launch;
     open_wire(w);
+    comm.by_mpi_alone = true;
     l->rank = w->rank;
     l->size = w->size;
     l->local_rank = w->local_rank;
@@ -133,12 +135,14 @@ static void open_by_mpi(const RtOptions *o, RtWireOpen *w)
         rt_store_serve(l, o->interface, o->rendezvous_timeout, o->comm_timeout, &at.port);
     if (l->rank == 0 && o->interface)
         snprintf(at.host, sizeof at.host, "%s", rt_store_address());
-    const char *wrong = comm.wire->broadcast(NULL, &at, sizeof at, 0);
+    const char *wrong = comm.wire->meet(&at, sizeof at, o->rendezvous_timeout);
     if (wrong)
         rt_fail(RT_EXIT_STALL, "the address of rank 0 cannot be told: %s", wrong);
     l->host = rt_keep(rt_printf("%s", at.host));
     l->port = at.port;
     rt_store_open(l, o->rendezvous_timeout, o->comm_timeout);
+    comm.by_mpi_alone = false;
+    rt_net_check(o->interface);
 }
 
 static void open_by_store(const RtOptions *o, RtWireOpen *w)
@@ -148,6 +152,7 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
     if (l->rank == 0)
         rt_store_serve(l, o->interface, o->rendezvous_timeout, o->comm_timeout, &port);
     rt_store_open(l, o->rendezvous_timeout, o->comm_timeout);
+    rt_net_check(o->interface);
     if (l->local_size < 0)
         l->local_size = rt_store_local_ranks();
     w->rank = l->rank;
@@ -161,6 +166,8 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
 static void on_fail(int exit_code, const char *text)
 {
     rt_report_failure(text);
+    if (comm.by_mpi_alone)
+        comm.wire->abort(exit_code);
     if (comm.launch.size > 1)
         rt_store_fail(exit_code, text);
 }

@@ -60,6 +60,7 @@ const char *rt_launcher_name(RtLauncher by); /* "torchrun" */
 
 enum { RT_NET_TRIES = 16 }; /* ports that are tried one behind the other */
 
+void rt_net_check(const char *interface); /* ends the program where it is not here; NULL: none */
 /* Listens at all addresses, or at those of an interface; port 0: a free one, told in *port. */
 int rt_net_listen(const char *interface, int *port);
 int rt_net_connect(const char *host, int port, double deadline); /* tries once */

@@ -129,14 +129,27 @@ static int listen_at(struct sockaddr_storage *at, int *port)
     return fd;
 }
 
-int rt_net_listen(const char *interface, int *port)
+static void need_address(const char *interface, struct sockaddr_storage *to)
 {
-    struct sockaddr_storage at = { .ss_family = AF_INET6 }; /* of both families */
-    if (interface && !interface_address(interface, &at))
+    if (!interface_address(interface, to))
         rt_fail(RT_EXIT_USAGE,
                 "--interface %s: this host has no interface of that name with an address\nhint: it "
                 "has %s",
                 interface, interface_names());
+}
+
+void rt_net_check(const char *interface)
+{
+    struct sockaddr_storage unused;
+    if (interface)
+        need_address(interface, &unused);
+}
+
+int rt_net_listen(const char *interface, int *port)
+{
+    struct sockaddr_storage at = { .ss_family = AF_INET6 }; /* of both families */
+    if (interface)
+        need_address(interface, &at);
     const int fd = listen_at(&at, port);
     if (fd >= 0 || interface || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL))
         return fd;

@@ -123,7 +123,7 @@ static const RtOption fixed_rows[] = {
 { "comm-dtype",   RT_OPT_TEXT, AT(comm_dtype),         TRAIN,      0,        0,        "NAME",
   "of gradients between processes: fp32, or bf16 for half the bytes", false },
 { "interface",    RT_OPT_TEXT, AT(interface),          TRAIN|EVAL, 0,        0,        "NAME",
-  "of the network that they use, as eth0", false },
+  "of the network where they meet, and which Gloo uses, as eth0", false },
 { "comm-timeout", RT_OPT_REAL, AT(comm_timeout),       TRAIN|EVAL, 1,        1e6,      "SECONDS",
   "that a process may keep the others waiting", false },
 { "rendezvous-timeout", RT_OPT_REAL, AT(rendezvous_timeout), TRAIN|EVAL, 1,  1e6,      "SECONDS",

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-enum { RT_WIRE_ABI = 2 };
+enum { RT_WIRE_ABI = 3 };
 
 typedef struct {                            /* what open is given, and tells */
     int rank, size, local_rank, local_size; /* of the launcher; those of MPI are told here */
@@ -29,6 +29,10 @@ typedef struct {
     int abi;
     const char *name;
     const char *(*open)(RtWireOpen *o);
+    /* While there is no store, where ranks are those of MPI; NULL: of others. Bytes of rank 0 to all
+       within so many seconds; the end of all. */
+    const char *(*meet)(void *at, size_t n, double seconds);
+    void (*abort)(int exit_code);
     const char *(*split)(void *group, int colour, int rank, void **part); /* in order of rank */
     void (*free)(void *part);
     /* Bytes n[r] at from + at[r] go to rank r; `each` bytes of each rank come, in their order. */

@@ -448,6 +448,23 @@ if [ $have_mpi ]; then
         if [ $signal = STOP ]; then says under-mpirun-stopped 76 under$signal.log "process $worker) has given no sign of life"
         elif [ "$codes" != " 0" ]; then ok under-mpirun-killed; else bad under-mpirun-killed "exit code$codes"; fi
     done
+    # Rank 0 fails, or takes long, before the store is there that tells others.
+    keep() { mpi "$1" 2 sh -c "$2 ./gpt --data input.txt --dims T=24 --out none $3; sleep 50"; }
+    keep mpi-fails '' '--interface nowhere0'
+    says mpi-fails 2 mpi-fails.log '--interface nowhere0: this host has no interface'
+    echo '#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+int pipe2(int at[2], int flags)
+{
+    Dl_info by;
+    if (dladdr(__builtin_return_address(0), &by) && strstr(by.dli_fname, "gpt")) sleep(50);
+    return (int)syscall(SYS_pipe2, at, flags);
+}' | ${CC:-gcc} -x c - -shared -fPIC -o liblate.so
+    keep mpi-late LD_PRELOAD=./liblate.so '--rendezvous-timeout 1'
+    says mpi-late 76 mpi-late.log 'the address of rank 0 cannot be told: nothing has come for too long'
     wrong stranger 76 'OMPI_COMM_WORLD_SIZE is 2, and ' OMPI_COMM_WORLD_SIZE=2 --
     says stranger-hint 76 stranger.log ' knows of 1 rank: another MPI started it' 'hint: take the mpirun of that MPI'
 fi
@@ -613,6 +630,7 @@ differ other-settings '"lr": 0.5' ./gpt --data input.txt --lr 0.5
 differ other-seed '"seed": 7' ./gpt --data input.txt --seed 7
 differ other-data 'data: ' ./gpt --data other.txt
 differ other-products 'RT_MATMUL: plain' env RT_MATMUL=plain ./gpt --data input.txt
+differ other-interface '--interface nowhere0: this host has no interface of that name' ./gpt --data input.txt --interface nowhere0
 differ other-gloo 'sums by: Gloo 9.9.9' faulty version ./gpt --data input.txt
 if nm -D tree | grep -q ' U dnnl_version'; then
     echo 'const int *dnnl_version(void) { static const int v[] = { 9, 9, 9 }; return v; }' |
