@@ -133,7 +133,7 @@ static void compare_all(const char *own)
     size_t at = 0;
     for (int r = 1; r < rt_ranks(); r++) {
         snprintf(key, sizeof key, "agree/%d", r);
-        char *theirs = rt_store_get(key, NULL), *ours = rt_printf("%s", own);
+        char *theirs = rt_store_await(key, RT_PATIENCE, NULL), *ours = rt_printf("%s", own);
         compare(r, ours, theirs, table, &at);
         rt_free(ours);
         free(theirs);
@@ -157,7 +157,7 @@ void rt_agree(const RtRun *run, const char *checkpoint)
         compare_all(lines);
     else
         rt_store_set(key, lines, strlen(lines));
-    free(rt_store_get("agreed", NULL));
+    free(rt_store_await("agreed", RT_PATIENCE, NULL));
     rt_free(lines);
 }
 

@@ -35,9 +35,9 @@ ptrdiff_t rt_micro_batch(const RtTrain *t)
 
 int rt_micro_steps(const RtTrain *t) { return (int)t->accumulate * rt_leaves(); }
 
-void exchange_fail(const char *what, const char *wrong)
+/* The store learns first that a rank is gone, and says it better. */
+__attribute__((noreturn)) static void fail_late(const char *text)
 {
-    char *text = rt_printf("%s failed: %s", what, wrong);
     (void)sleep(3);
     while (!rt_store_tells()) /* the watch does, and ends the process */
         (void)pause();
@@ -46,6 +46,11 @@ void exchange_fail(const char *what, const char *wrong)
     rt_store_fail(RT_EXIT_STALL, text);
     (void)sleep(3);
     _exit(RT_EXIT_STALL);
+}
+
+void exchange_fail(const char *what, const char *wrong)
+{
+    fail_late(rt_printf("%s failed: %s", what, wrong));
 }
 
 double exchange_timeout(void) { return comm.settled ? comm.timeout : comm.first; }
@@ -105,12 +110,24 @@ static const char *choose(const RtOptions *o)
     return mpi ? "mpi" : "gloo";
 }
 
-static const char *open_wire(RtWireOpen *w)
+/* met: the store knows of this rank. */
+static void open_wire(RtWireOpen *w, bool met)
 {
     const char *wrong = comm.wire->open(w);
-    if (wrong)
-        rt_fail(RT_EXIT_STALL, "the back end %s cannot start: %s", comm.wire->name, wrong);
-    return w->text;
+    char *text = wrong ? rt_printf("the back end %s cannot start: %s", comm.wire->name, wrong)
+                       : NULL;
+    if (text && met)
+        fail_late(text);
+    if (text)
+        rt_fail(RT_EXIT_STALL, "%s", text);
+}
+
+/* Signs of life, from here on. */
+static void meet(const RtOptions *o)
+{
+    const double eighth = o->comm_timeout / 8;
+    rt_store_open(&comm.launch, o->rendezvous_timeout, o->comm_timeout);
+    rt_watch_start(eighth < 1 ? eighth : 1);
 }
 
 /* Rank 0 is where MPI says: its host and port are told through it. */
@@ -121,7 +138,7 @@ static void open_by_mpi(const RtOptions *o, RtWireOpen *w)
         int port;
     } at = { .port = 0 };
     RtLaunch *l = &comm.launch;
-    open_wire(w);
+    open_wire(w, false);
     comm.by_mpi_alone = true;
     l->rank = w->rank;
     l->size = w->size;
@@ -140,7 +157,7 @@ static void open_by_mpi(const RtOptions *o, RtWireOpen *w)
         rt_fail(RT_EXIT_STALL, "the address of rank 0 cannot be told: %s", wrong);
     l->host = rt_keep(rt_printf("%s", at.host));
     l->port = at.port;
-    rt_store_open(l, o->rendezvous_timeout, o->comm_timeout);
+    meet(o);
     comm.by_mpi_alone = false;
     rt_net_check(o->interface);
 }
@@ -151,7 +168,7 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
     int port;
     if (l->rank == 0)
         rt_store_serve(l, o->interface, o->rendezvous_timeout, o->comm_timeout, &port);
-    rt_store_open(l, o->rendezvous_timeout, o->comm_timeout);
+    meet(o);
     rt_net_check(o->interface);
     if (l->local_size < 0)
         l->local_size = rt_store_local_ranks();
@@ -159,7 +176,7 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
     w->size = l->size;
     w->address = rt_store_own();
     if (comm.wire)
-        open_wire(w);
+        open_wire(w, true);
 }
 
 /* rt_fail ends this rank: the others hear of it. */

@@ -99,7 +99,11 @@ enum { RT_WHO_TEXT = 160 };
 const char *rt_store_who(int rank,
                          char text[RT_WHO_TEXT]); /* rank 0: "rank 1 (node1, process 12)" */
 void rt_store_set(const char *key, const void *value, size_t n);
-char *rt_store_get(const char *key, size_t *n); /* waits for it; malloc, a NUL byte behind it */
+/* Waits for it, at most those seconds in which all ranks must come, or more: then the job ends, and
+   the rank is named that has not set it. malloc, a NUL byte behind it. Names end with the rank that
+   sets them, "gpu/3", or they are rank 0's. */
+char *rt_store_await(const char *key, double seconds, size_t *n);
+char *rt_store_get(const char *key, size_t *n);
 void rt_store_linger(void); /* rank 0, whose job has failed: until the others have been told */
 /* On rank 0, all being there: "node1 (ranks 0 to 3), node2 (rank 4)"; NULL: one host has all. */
 const char *rt_store_hosts(void);
@@ -237,7 +241,9 @@ typedef struct {      /* of comm.c, as it is now */
     double late;      /* seconds that the one under way is over its time; below 0: it is not */
     const char *what; /* it is */
 } RtProgress;
-void rt_watch_start(RtProgress (*progress)(void), double period); /* seconds between beats */
+/* From the meeting on, before there are exchanges; period: seconds between beats. */
+void rt_watch_start(double period);
+void rt_watch_exchanges(RtProgress (*progress)(void));
 void rt_watch_stop(void);
 
 #if defined(__cplusplus)

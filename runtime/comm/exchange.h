@@ -30,8 +30,7 @@ const char *exchange_names(const char *name);
 const char *exchange_start(const ExchangeOpen *e);
 void exchange_stop(void);      /* all are done */
 double exchange_timeout(void); /* seconds that one may take now */
-/* One has failed, which ends all ranks. The store learns first that a rank is gone, and says it
-   better. */
+/* One has failed, which ends all ranks. */
 __attribute__((noreturn)) void exchange_fail(const char *what, const char *wrong);
 
 /* groups.c */

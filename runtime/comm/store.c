@@ -27,7 +27,7 @@ static struct {
     Line main, watch;
     RtLaunch launch;
     RtMeeting meeting; /* of a launch with a directory: what is written there */
-    double silence;
+    double timeout, silence;
     atomic_bool told; /* this rank has said why it ends */
     char text[128], own[64];
     int32_t local_ranks;
@@ -272,6 +272,7 @@ static void connect_line(const RtLaunch *asked, Line *line, StoreOp op, double t
 void rt_store_open(const RtLaunch *l, double timeout, double silence)
 {
     store.launch = *l;
+    store.timeout = timeout;
     store.silence = silence;
     snprintf(store.text, sizeof store.text, "%s port %d", l->host ? l->host : l->dir, l->port);
     connect_line(l, &store.main, STORE_HELLO, timeout);
@@ -297,10 +298,14 @@ void rt_store_set(const char *key, const void *value, size_t n)
     free(ask(&store.main, STORE_SET, key, value, n, store.silence, NULL));
 }
 
-char *rt_store_get(const char *key, size_t *n)
+char *rt_store_await(const char *key, double seconds, size_t *n)
 {
-    return ask(&store.main, STORE_GET, key, NULL, 0, 1e9, n);
+    const double patience = fmax(seconds, store.timeout);
+    /* the store says when that is over, or the watch finds that there is no store */
+    return ask(&store.main, STORE_GET, key, &patience, sizeof patience, 1e9, n);
 }
+
+char *rt_store_get(const char *key, size_t *n) { return rt_store_await(key, store.timeout, n); }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

@@ -20,7 +20,8 @@ typedef enum {
                       them are on that host */
     STORE_WATCH,   /* the same, of the connection that beats */
     STORE_SET,     /* key, value */
-    STORE_GET,     /* key. Answered when it is there */
+    STORE_GET,     /* key, value: double, seconds that it may take. Answered when it is there. A key
+                      ends with the rank that sets it, or it is one of rank 0 */
     STORE_BEAT,    /* value: int64_t, exchanges begun */
     STORE_FAIL,    /* value: exit code, text */
     STORE_STALLED, /* value: int64_t, text */

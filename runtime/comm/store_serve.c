@@ -16,13 +16,14 @@
 
 typedef struct {
     int fd;
-    int rank;    /* -1: it has not said */
-    bool told;   /* that the job has failed */
-    bool watch;  /* the connection that beats */
-    bool waits;  /* a question is not answered: HELLO, or GET of */
-    bool broken; /* an answer could not be sent: to be dropped */
-    char *key;   /* this; NULL */
-    size_t have; /* of the message that comes, bytes that are there */
+    int rank;               /* -1: it has not said */
+    bool told;              /* that the job has failed */
+    bool watch;             /* the connection that beats */
+    bool waits;             /* a question is not answered: HELLO, or GET of */
+    bool broken;            /* an answer could not be sent: to be dropped */
+    char *key;              /* this; NULL, */
+    double since, patience; /* asked for then, with so many seconds to wait */
+    size_t have;            /* of the message that comes, bytes that are there */
     StoreFrame frame;
     char *body; /* key and value of it; NULL before the frame is whole */
 } Peer;
@@ -30,10 +31,10 @@ typedef struct {
 #define GRACE 0.3 /* seconds */
 
 typedef struct {
-    bool here, left;
+    bool here, beats, left;
     StoreHello hello;
     int64_t at;  /* exchanges begun */
-    double seen; /* last sign of life; 0 = it does not beat yet */
+    double seen; /* last sign of life, since all are here */
     double gone; /* when a connection ended; 0 = they stand */
 } Member;
 
@@ -194,6 +195,8 @@ static int32_t local_ranks(int rank)
 static void say_met(void)
 {
     server.met = true;
+    for (int r = 0; r < server.launch.size; r++)
+        server.member[r].seen = rt_now();
     for (int i = 0; i < server.n_peers; i++) {
         Peer *p = &server.peer[i];
         const int32_t n = p->waits && !p->key ? local_ranks(p->rank) : 0;
@@ -222,12 +225,13 @@ static void on_watch(Peer *p, const StoreHello *h)
 {
     const int rank = p->frame.rank;
     Member *m = rank >= 0 && rank < server.launch.size ? &server.member[rank] : NULL;
-    if (!m || !m->here || m->seen > 0 || !is_same(&m->hello, h)) {
+    if (!m || !m->here || m->beats || !is_same(&m->hello, h)) {
         turn_away(p, rt_printf("rank %d of another process is there", rank));
         return;
     }
     p->rank = rank;
     p->watch = true;
+    m->beats = true;
     m->seen = rt_now();
     answer(p, STORE_OK, NULL, 0);
 }
@@ -294,7 +298,7 @@ static void on_set(Peer *p, const char *key, const char *value, size_t n)
     answer(p, STORE_OK, NULL, 0);
 }
 
-static void on_get(Peer *p, const char *key)
+static void on_get(Peer *p, const char *key, double patience)
 {
     const Value *v = find(key);
     if (v) {
@@ -302,7 +306,44 @@ static void on_get(Peer *p, const char *key)
         return;
     }
     p->key = checked(strdup(key));
+    p->since = rt_now();
+    p->patience = patience;
     p->waits = true;
+}
+
+/* Who has not set what a rank waits for, and waits for nothing itself; *key: what that is. */
+static int who_owes(const char **key)
+{
+    int rank = 0;
+    for (int step = 0; step < server.launch.size; step++) {
+        const char *slash = strrchr(*key, '/'), *next = NULL;
+        rank = slash ? (int)strtol(slash + 1, NULL, 10) : 0;
+        for (int i = 0; i < server.n_peers; i++)
+            if (server.peer[i].rank == rank && server.peer[i].key)
+                next = server.peer[i].key;
+        if (!next)
+            break;
+        *key = next;
+    }
+    return rank >= 0 && rank < server.launch.size ? rank : 0;
+}
+
+static void look_for_late(void)
+{
+    const double now = rt_now();
+    for (int i = 0; i < server.n_peers; i++) {
+        const Peer *p = &server.peer[i];
+        const char *key = p->key;
+        char name[RT_WHO_TEXT];
+        if (!key || now - p->since <= p->patience)
+            continue;
+        const int rank = who_owes(&key);
+        fail_job(RT_EXIT_STALL,
+                 "%s keeps the others waiting: it is alive, and has not come to \"%s\" within %.0f "
+                 "s\nhint: does it wait for a file, a disk or a GPU?",
+                 rt_store_who(rank, name), key, p->patience);
+        return;
+    }
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -371,18 +412,31 @@ static void on_gone(int rank)
 static void look_for_silence(void)
 {
     const double now = rt_now();
+    double since = now - server.silence;
     char name[RT_WHO_TEXT];
-    for (int r = 0; server.met && r < server.launch.size; r++) {
+    int silent = -1; /* for the longest time */
+    for (int r = 0; r < server.launch.size; r++) {
         const Member *m = &server.member[r];
         if (m->gone > 0 && now - m->gone > GRACE)
             on_gone(r);
-        if (m->seen > 0 && !m->left && now - m->seen > server.silence)
-            fail_job(RT_EXIT_STALL,
-                     "%s has given no sign of life for %.0f s: it is stopped, or its host cannot "
-                     "be reached",
-                     rt_store_who(r, name), now - m->seen);
+        if (!m->left && m->seen < since) {
+            silent = r;
+            since = m->seen;
+        }
     }
-    if (!server.met && now > server.deadline)
+    if (silent >= 0)
+        fail_job(RT_EXIT_STALL,
+                 "%s has given no sign of life for %.0f s: it is stopped, or its host cannot be "
+                 "reached",
+                 rt_store_who(silent, name), now - since);
+}
+
+static void look(void)
+{
+    if (server.met) {
+        look_for_silence();
+        look_for_late();
+    } else if (rt_now() > server.deadline)
         fail_missing();
 }
 
@@ -421,7 +475,7 @@ static void on_message(Peer *p)
     }
     if (op == STORE_BEAT && n == sizeof m->at)
         memcpy(&m->at, value, sizeof m->at);
-    m->seen = m->seen > 0 ? rt_now() : 0;
+    m->seen = rt_now();
     if (op == STORE_FAIL) {
         char name[RT_WHO_TEXT], *text;
         const long code = strtol(value, &text, 10);
@@ -432,12 +486,14 @@ static void on_message(Peer *p)
         memcpy(&m->at, value, sizeof m->at);
         on_stalled(value, n);
     }
+    double number = 0;
+    memcpy(&number, value, n == sizeof number ? n : 0);
     if (server.verdict)
         answer_failed(p);
     else if (op == STORE_SET)
         on_set(p, key, value, n);
-    else if (op == STORE_GET)
-        on_get(p, key);
+    else if (op == STORE_GET && n == sizeof(double))
+        on_get(p, key, number);
     else
         answer(p, STORE_OK, NULL, 0);
 }
@@ -531,7 +587,7 @@ static void *serve(void *unused)
                 drop(i);
         if (ready > 0 && fds[1].revents)
             accept_peer();
-        look_for_silence();
+        look();
         pthread_mutex_unlock(&server.lock);
         free(fds);
     }

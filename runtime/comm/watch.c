@@ -18,6 +18,8 @@ static struct {
     RtProgress (*progress)(void);
 } watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+static RtProgress no_exchange(void) { return (RtProgress){ .late = -1, .what = "" }; }
+
 static bool pause_or_stop(void)
 {
     struct timespec by;
@@ -37,7 +39,10 @@ static void *keep_watch(void *unused)
 {
     RT_UNUSED(unused);
     while (!pause_or_stop()) {
-        const RtProgress now = watch.progress();
+        pthread_mutex_lock(&watch.lock);
+        RtProgress (*const progress)(void) = watch.progress;
+        pthread_mutex_unlock(&watch.lock);
+        const RtProgress now = progress();
         if (now.late > 0)
             rt_store_stalled(now.begun, now.what);
         else
@@ -46,9 +51,9 @@ static void *keep_watch(void *unused)
     return NULL;
 }
 
-void rt_watch_start(RtProgress (*progress)(void), double period)
+void rt_watch_start(double period)
 {
-    watch.progress = progress;
+    watch.progress = no_exchange;
     watch.period = period;
     pthread_condattr_t attr; /* a clock that nobody sets */
     pthread_condattr_init(&attr);
@@ -59,6 +64,13 @@ void rt_watch_start(RtProgress (*progress)(void), double period)
     if (error)
         rt_fail(RT_EXIT_FAIL, "a thread cannot be started: %s", strerror(error));
     watch.runs = true;
+}
+
+void rt_watch_exchanges(RtProgress (*progress)(void))
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.progress = progress;
+    pthread_mutex_unlock(&watch.lock);
 }
 
 void rt_watch_stop(void)

@@ -177,8 +177,7 @@ const char *exchange_start(const ExchangeOpen *e)
     x.allocated = rt_memory_held() - before;
     if (pthread_create(&x.thread, NULL, make_exchanges, NULL))
         rt_fail(RT_EXIT_FAIL, "a thread for exchanges cannot be started");
-    const double eighth = e->o->comm_timeout / 8;
-    rt_watch_start(progress, eighth < 1 ? eighth : 1);
+    rt_watch_exchanges(progress);
     /* one that ends before others are connected to it would look lost to them */
     rt_comm_barrier(rt_comm_world(), "the start of the run");
     return e->text;

@@ -451,9 +451,9 @@ const char *exchange_start(const ExchangeOpen *e)
 {
     x.exact = e->o->tree > 0;
     x.narrow = e->narrow;
-    const double before = rt_memory_held(), eighth = e->o->comm_timeout / 8;
+    const double before = rt_memory_held();
     rt_nccl_now("the start of NCCL");
-    rt_watch_start(progress, eighth < 1 ? eighth : 1);
+    rt_watch_exchanges(progress);
     const char *text = rt_nccl_open(e->o, e->launch, &x.stream);
     open_streams();
     rt_nccl_connect(e->launch);

@@ -3,10 +3,13 @@
  *     version      it is of another version
  *     bit:N        of the Nth gathering of gradients one bit of what has come is flipped
  *     late:N       the Nth sum of gradients takes 4 s more
+ *     stop, hang   it does not come to the first exchange: the process is stopped, or its main
+ *                  thread waits for ever
  *
  * In: GLOO, the path of the real one. Compiled as libgradcc_gloo.so, for LD_LIBRARY_PATH.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +28,10 @@ static const char *open_real(RtWireOpen *o)
         return "no Gloo";
     rank = o->rank;
     size = o->size;
+    if (fault && strcmp(fault, "stop") == 0)
+        (void)raise(SIGSTOP);
+    while (fault && strcmp(fault, "hang") == 0)
+        (void)pause();
     const char *wrong = real->open(o);
     if (fault && strcmp(fault, "version") == 0)
         o->version = "Gloo 9.9.9";

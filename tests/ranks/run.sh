@@ -247,6 +247,30 @@ late late-later late:5
 says late-later "76 76" late-later.0.log ') has waited for 2 s; all ranks are in it'
 late late-short late:1 --rendezvous-timeout 1
 says late-short "76 76" late-short.1.log ') has waited for 2 s; all ranks are in it'
+# Between the meeting and the first exchange.
+# early NAME FAULT TEXT OPTION...: three ranks, the last with that fault; the others end with that text
+early() {
+    local name=$1 fault=$2 text=$3 r f; shift 3
+    port=$((port + 1)) pids=() codes=
+    for r in 0 1 2; do
+        f=none; [ $r = 2 ] && f=$fault
+        env LD_LIBRARY_PATH=faulty FAULT=$f $run --out none --rank $r --world-size 3 --rendezvous localhost:$port "$@" > $name.$r.log 2>&1 & pids+=($!)
+    done
+    for r in 0 1; do
+        timeout 20 tail --pid="${pids[r]}" -f /dev/null || { bad $name "rank $r goes on"; kill -KILL "${pids[r]}"; }
+        wait "${pids[r]}" 2> /dev/null; codes="$codes $?"
+    done
+    kill -KILL "${pids[2]}" 2> /dev/null; wait "${pids[2]}" 2> /dev/null
+    for r in 0 1; do
+        says $name-$r "76 76" $name.$r.log "$text"
+        [ "$(grep -c 'error: ' $name.$r.log)" = 1 ] || bad $name-$r-once "$(cat $name.$r.log)"
+    done
+}
+early stopped-early stop 'error: rank 2 (' --comm-timeout 2
+grep -q 'has given no sign of life for 2 s' stopped-early.1.log && ok stopped-early-why || bad stopped-early-why "$(cat stopped-early.1.log)"
+early hung-early hang 'error: rank 2 (' --rendezvous-timeout 2
+grep -q 'keeps the others waiting: it is alive, and has not come to "gloo/world/.*" within 2 s' hung-early.1.log &&
+    ok hung-early-why || bad hung-early-why "$(cat hung-early.1.log)"
 # A checkpoint may take longer.
 echo '#include <unistd.h>
 int fsync(int fd) { (void)fd; return (int)sleep(1); }' | ${CC:-gcc} -x c - -shared -fPIC -o libslow.so
