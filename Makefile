@@ -81,13 +81,32 @@ endif
 
 # What ranks exchange sums with: a library of its own for each, loaded when it is needed.
 ifneq ($(MPI),0)
-MPICC := $(shell command -v mpicc)
+MPICC    := $(or $(MPICC),mpicc)
+MPI_CC    = OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC)
+HAVE_MPI := $(shell printf '\043include <mpi.h>\nint main(void) { return MPI_Finalize(); }\n' | \
+              $(MPI_CC) -x c - -o /dev/null 2>/dev/null && echo 1)
+endif
+ifeq ($(MPI),0)
+MPI_FOUND = MPI is left out, as told: no libgradcc_mpi.so
+else ifneq ($(HAVE_MPI),)
+MPI_FOUND = MPI by $(MPICC): libgradcc_mpi.so
+else ifneq ($(shell command -v $(MPICC)),)
+MPI_FOUND = MPI is left out: $(MPICC) does not compile and link a program of MPI
+else
+MPI_FOUND = MPI is left out: there is no program $(MPICC)
 endif
 ifneq ($(GLOO),0)
 HAVE_GLOO := $(shell printf '\043include <gloo/config.h>\nint main() {}\n' | \
                $(CXX) -x c++ - -o /dev/null -lgloo 2>/dev/null && echo 1)
 endif
-WIRES = $(if $(MPICC),$(BUILD)/libgradcc_mpi.so) $(if $(HAVE_GLOO),$(BUILD)/libgradcc_gloo.so)
+ifeq ($(GLOO),0)
+GLOO_FOUND = Gloo is left out, as told: no libgradcc_gloo.so
+else ifneq ($(HAVE_GLOO),)
+GLOO_FOUND = Gloo: libgradcc_gloo.so
+else
+GLOO_FOUND = Gloo is left out: $(CXX) finds no gloo/config.h, or no libgloo to link with
+endif
+WIRES = $(if $(HAVE_MPI),$(BUILD)/libgradcc_mpi.so) $(if $(HAVE_GLOO),$(BUILD)/libgradcc_gloo.so)
 
 RT_LIBS = $(if $(HAVE_ONEDNN),-ldnnl) -ljansson -lz -lm -ldl -fopenmp
 CU_LIBS = -ljansson -lz -lgomp -ldl -lm
@@ -117,15 +136,25 @@ CU_FLAGS = $(CU_CODE) -O3 --fmad=false -lineinfo -Iruntime -Iruntime/cuda -Irunt
 GEN_FLAGS = -Wno-unused-function -Wno-sign-conversion -Wno-conversion -Wno-sign-compare
 
 .PHONY: all deps demo test test-long bench bless same asan install uninstall format clean always
-all: $(BUILD)/cuda.txt $(BUILD)/gradcc $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs $(INCLUDE) \
-     $(BUILD)/prelude.model $(WIRES) \
+all: $(BUILD)/cuda.txt $(BUILD)/mpi.txt $(BUILD)/gloo.txt $(BUILD)/gradcc \
+     $(BUILD)/libgradcc_rt.a $(BUILD)/rt.libs $(INCLUDE) $(BUILD)/prelude.model $(WIRES) \
      $(if $(HAVE_CUDA),$(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
+
+say_found = @mkdir -p $(@D); \
+            echo '$(1)' | cmp -s - $@ || { echo '$(1)'; echo '$(1)' > $@; }
 
 # Says once what was found; a library that an earlier make built is no longer there without it.
 $(BUILD)/cuda.txt: always
-	@mkdir -p $(@D)
-	@echo '$(CUDA_FOUND)' | cmp -s - $@ || { echo '$(CUDA_FOUND)'; echo '$(CUDA_FOUND)' > $@; }
+	$(call say_found,$(CUDA_FOUND))
 	@$(if $(HAVE_CUDA),:,rm -f $(BUILD)/libgradcc_rt_cuda.a $(BUILD)/rt_cuda.libs)
+
+$(BUILD)/mpi.txt: always
+	$(call say_found,$(MPI_FOUND))
+	@$(if $(HAVE_MPI),:,rm -f $(BUILD)/libgradcc_mpi.so)
+
+$(BUILD)/gloo.txt: always
+	$(call say_found,$(GLOO_FOUND))
+	@$(if $(HAVE_GLOO),:,rm -f $(BUILD)/libgradcc_gloo.so)
 
 $(BUILD)/gradcc: $(CC_OBJ)
 	$(call say,link,$@)$(CC) $(SANFLAGS) -o $@ $^ -lm -ldl
@@ -138,10 +167,10 @@ $(BUILD)/libgradcc_rt_cuda.a: $(filter-out $(BUILD)/runtime/cpu/%,$(RT_OBJ)) $(C
 	@rm -f $@
 	$(call say,ar  ,$@)ar rcs $@ $^
 
-$(BUILD)/libgradcc_mpi.so: runtime/wire/mpi.c runtime/wire/wire.h
+$(BUILD)/libgradcc_mpi.so: runtime/wire/mpi.c runtime/wire/wire.h $(BUILD)/mpi.txt
 	@mkdir -p $(@D)
-	$(call say,mpi ,$<)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 -O2 -g -fPIC -shared $(WARN) \
-	    $(SANFLAGS) -Iruntime -o $@ $<
+	$(call say,mpi ,$<)$(MPI_CC) -std=c11 -O2 -g -fPIC -shared $(WARN) $(SANFLAGS) \
+	    -Iruntime -o $@ $<
 
 $(BUILD)/libgradcc_gloo.so: runtime/wire/gloo.cc runtime/wire/wire.h
 	@mkdir -p $(@D)

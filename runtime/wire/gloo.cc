@@ -80,7 +80,7 @@ struct Group {
 RtWireOpen opened;
 std::shared_ptr<gloo::transport::Device> device;
 Group world;
-std::string text, version;
+std::string text, over;
 
 Group &of(void *group) { return group ? *static_cast<Group *>(group) : world; }
 
@@ -115,10 +115,10 @@ const char *wire_open(RtWireOpen *o)
         device = gloo::transport::tcp::CreateDevice(at);
         world.name = "world";
         connect(world, o->rank, o->size);
-        version = "Gloo over " + std::string(o->interface ? o->interface : o->address);
-        o->text = version.c_str();
         o->version = "Gloo " NUMBER(GLOO_VERSION_MAJOR) "." NUMBER(GLOO_VERSION_MINOR) "." NUMBER(
             GLOO_VERSION_PATCH);
+        over = std::string(o->version) + " over " + (o->interface ? o->interface : o->address);
+        o->text = over.c_str();
     });
 }
 

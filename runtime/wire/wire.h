@@ -20,7 +20,7 @@ typedef struct {                            /* what open is given, and tells */
     /* the store: set; get waits, and allocates by malloc */
     void (*set)(const char *key, const void *value, size_t n);
     char *(*get)(const char *key, size_t *n);
-    const char *text;    /* told: "Open MPI 4.1.4", "Gloo over eth0" */
+    const char *text;    /* told: "Open MPI 4.1.4", "Gloo 0.5.0 over eth0" */
     const char *version; /* told, the same on hosts with the same library: "Gloo 0.5.0" */
 } RtWireOpen;
 
@@ -29,8 +29,8 @@ typedef struct {
     int abi;
     const char *name;
     const char *(*open)(RtWireOpen *o);
-    /* While there is no store, where ranks are those of MPI; NULL: of others. Bytes of rank 0 to all
-       within so many seconds; the end of all. */
+    /* Where ranks are those of MPI, before there is a store (NULL: of other back ends): bytes of
+       rank 0 go to all within so many seconds; all are ended. */
     const char *(*meet)(void *at, size_t n, double seconds);
     void (*abort)(int exit_code);
     const char *(*split)(void *group, int colour, int rank, void **part); /* in order of rank */

@@ -222,6 +222,13 @@ expect make-old-nvcc 0 'nvcc does not compile C++20 for sm_80 and sm_90, as that
 expect make-no-cublaslt 0 "CUDA is left out: $work/old/include has no cublasLt.h" found "$work/old/bin/nvcc" "$work/fails"
 cp "$work/false" "$work/kit/bin/nvcc"
 expect make-nvcc 0 'nvcc: libgradcc_rt_cuda.a too, for sm_80, sm_90 and PTX' found "$work/kit/bin/nvcc"
+# ... and of what ranks talk through: by the environment's MPICC, too.
+wires() { env -u MAKEFLAGS MPICC="$1" make -s BUILD="$work/b" CUDA=0 CXX="${2:-c++}" "$work/b/mpi.txt" "$work/b/gloo.txt"; }
+expect make-no-mpicc 0 'MPI is left out: there is no program /no/mpicc' wires /no/mpicc
+expect make-bad-mpicc 0 "MPI is left out: $work/fails does not compile and link a program of MPI" wires "$work/fails"
+expect make-mpicc 0 "MPI by $work/false: libgradcc_mpi.so" wires "$work/false"
+expect make-no-gloo 0 "Gloo is left out: $work/fails finds no gloo/config.h, or no libgloo to link with" wires "$work/false" "$work/fails"
+expect make-gloo 0 'Gloo: libgradcc_gloo.so' wires "$work/false" "$work/false"
 
 # Ended while the C compiler runs: it ends too, and nothing stays behind.
 printf '#!/bin/sh\necho started > "%s"\nexec sleep 60\n' "$work/started" > "$work/slow"

@@ -401,7 +401,7 @@ wrong alone 76 'do their hosts share the directory of --rendezvous?' -- --world-
 wrong meet-mpi 2 '--rendezvous ./dir: ranks started by MPI meet through MPI' OMPI_COMM_WORLD_SIZE=2 -- --rendezvous ./dir
 wrong scheme 2 "or a directory with a '/' in it, as in ./meet" -- --world-size 2 --rank 0 --rendezvous tcp://localhost:1
 meet=[::1]:$((port + 1)) gloo six 2 $run --out six
-says six "0 0" six.0.log "they met at ::1 port $port; sums by Gloo over ::1"
+says six "0 0" six.0.log "they met at ::1 port $port; sums by Gloo " ' over ::1'
 
 # ---- strangers at the store -----------------------------------------------------------------------
 
@@ -534,7 +534,7 @@ if ip netns add ${net}a 2> /dev/null && ip netns add ${net}b 2> /dev/null &&
     }
     hosts two $run --out two
     wait $first; codes=" $?"; wait $second; codes="$codes $?"
-    says two-hosts "0 0" two.0.log "they met at 10.213.7.1 port 29500; sums by Gloo over va$$"
+    says two-hosts "0 0" two.0.log "they met at 10.213.7.1 port 29500; sums by Gloo " " over va$$"
     cmp -s two/step-00000020/model.safetensors gloo2/step-00000020/model.safetensors && ok two-hosts-bits || bad two-hosts-bits "other bits"
     # Through a directory, in IPv6 alone.
     ip -n ${net}a addr del 10.213.7.1/24 dev va$$
@@ -544,7 +544,7 @@ if ip netns add ${net}a 2> /dev/null && ip netns add ${net}b 2> /dev/null &&
         ip netns exec $host timeout 60 $run --out two6 --rank $r --world-size 2 --rendezvous ./dir > two6.$r.log 2>&1 & pids+=($!)
     done
     met two6 ./dir
-    says two-hosts-directory "0 0" two6.0.log 'they met at fd13::1 port' 'sums by Gloo over fd13::1'
+    says two-hosts-directory "0 0" two6.0.log 'they met at fd13::1 port' 'sums by Gloo ' ' over fd13::1'
     ip -n ${net}a addr add 10.213.7.1/24 dev va$$
     hosts cut $forever --out cut
     begun cut
