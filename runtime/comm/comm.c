@@ -139,13 +139,13 @@ static void open_by_mpi(const RtOptions *o, RtWireOpen *w)
     } at = { .port = 0 };
     RtLaunch *l = &comm.launch;
     open_wire(w, false);
-    comm.by_mpi_alone = true;
     l->rank = w->rank;
     l->size = w->size;
     l->local_rank = w->local_rank;
     l->local_size = w->local_size;
     if (l->size == 1)
         return;
+    comm.by_mpi_alone = true;
     if (gethostname(at.host, sizeof at.host - 1) || l->local_size == l->size)
         snprintf(at.host, sizeof at.host, "127.0.0.1");
     if (l->rank == 0)

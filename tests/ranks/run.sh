@@ -487,6 +487,9 @@ int pipe2(int at[2], int flags)
     if (dladdr(__builtin_return_address(0), &by) && strstr(by.dli_fname, "gpt")) sleep(50);
     return (int)syscall(SYS_pipe2, at, flags);
 }' | ${CC:-gcc} -x c - -shared -fPIC -o liblate.so
+    mpi mpi-one-fails 1 ./gpt --data nofile --dims T=24 --out none
+    says mpi-one-fails 1 mpi-one-fails.log 'error: nofile'
+    grep -q ABORT mpi-one-fails.log && bad mpi-one-aborts "$(cat mpi-one-fails.log)"
     keep mpi-late LD_PRELOAD=./liblate.so '--rendezvous-timeout 1'
     says mpi-late 76 mpi-late.log 'the address of rank 0 cannot be told: nothing has come for too long'
     wrong stranger 76 'OMPI_COMM_WORLD_SIZE is 2, and ' OMPI_COMM_WORLD_SIZE=2 --
