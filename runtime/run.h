@@ -49,8 +49,8 @@ const char *rt_keep(char *text);        /* freed by rt_base_end */
 int rt_end(int exit_code);              /* of main: the same, or 1 where stdout failed, told */
 void rt_base_end(void);                 /* frees what rt_keep was given */
 extern void (*rt_before_message)(void); /* ends a progress line; or NULL */
-/* Before rt_fail ends the program: what it said. Or NULL. */
-extern void (*rt_before_fail)(int exit_code, const char *text);
+/* In place of rt_tell, before rt_fail ends the program; or NULL. */
+extern void (*rt_on_fail)(int exit_code, const char *text);
 /* One of several processes: what is not the first's says nothing but errors, under that name;
    warnings go to rt_on_warning alone. */
 void rt_speak_as(const char *name);

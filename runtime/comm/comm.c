@@ -179,13 +179,21 @@ static void open_by_store(const RtOptions *o, RtWireOpen *w)
         open_wire(w, true);
 }
 
-/* rt_fail ends this rank: the others hear of it. */
+/* rt_fail ends this rank, and the others hear of it; but where the watch ends it already, that
+   alone tells why. */
 static void on_fail(int exit_code, const char *text)
 {
+    enum { LONGEST = 10 }; /* that it takes */
+    const bool several = comm.launch.size > 1;
+    if (several && !rt_store_tells()) {
+        (void)sleep(LONGEST);
+        _exit(exit_code);
+    }
+    rt_tell(text);
     rt_report_failure(text);
     if (comm.by_mpi_alone)
         comm.wire->abort(exit_code);
-    if (comm.launch.size > 1)
+    if (several)
         rt_store_fail(exit_code, text);
 }
 
@@ -216,7 +224,7 @@ static void tell(const char *by)
 void rt_comm_open(const RtOptions *o)
 {
     RtLaunch *l = &comm.launch;
-    rt_before_fail = on_fail;
+    rt_on_fail = on_fail;
     *l = rt_launch_find(o);
     const char *name = choose(o);
     const bool narrow = is_narrow(o);
@@ -254,7 +262,7 @@ void rt_comm_close(void)
     if (comm.launch.size > 1) {
         rt_comm_barrier(rt_comm_world(), "the end of the run");
         rt_warnings_tell();
-        rt_before_fail = NULL;
+        rt_on_fail = NULL;
         rt_on_warning = NULL;
         exchange_stop();
         rt_store_close();

@@ -185,9 +185,13 @@ int rt_net_connect(const char *host, int port, double deadline)
         errno = EHOSTUNREACH;
         return -1;
     }
-    int fd = -1;
-    for (const struct addrinfo *to = found; to && fd < 0; to = to->ai_next)
-        fd = connect_to(to, deadline);
+    int fd = -1, left = 0;
+    for (const struct addrinfo *to = found; to; to = to->ai_next)
+        left++;
+    for (const struct addrinfo *to = found; to && fd < 0; to = to->ai_next, left--) {
+        const double now = rt_now();
+        fd = connect_to(to, now + (deadline - now) / left);
+    }
     const int why = errno;
     freeaddrinfo(found);
     errno = why;

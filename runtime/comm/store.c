@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -140,19 +141,53 @@ static char *ask(Line *line, StoreOp op, const char *key, const void *value, siz
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-static StoreHello hello(void)
+StorePorts store_ports(const RtLaunch *l)
+{
+    enum { HIGHEST = 65535 };
+    StorePorts p = { l->port, l->port };
+    if (l->next_port) {
+        p.first = l->port + 1;
+        p.last = l->port + RT_NET_TRIES < HIGHEST ? l->port + RT_NET_TRIES : HIGHEST;
+    }
+    if (p.first > p.last)
+        rt_fail(RT_EXIT_USAGE,
+                "rank 0 needs a port behind %d, and there is none\nhint: a smaller MASTER_PORT",
+                l->port);
+    return p;
+}
+
+const char *store_ports_text(const RtLaunch *l, char text[48])
+{
+    const StorePorts p = store_ports(l);
+    if (p.first < p.last)
+        snprintf(text, 48, "ports %d to %d", p.first, p.last);
+    else
+        snprintf(text, 48, "port %d", p.first);
+    return text;
+}
+
+void store_room(void)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_NOFILE, &most))
+        return;
+    most.rlim_cur = most.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &most);
+}
+
+StoreHello store_hello(const RtLaunch *l)
 {
     StoreHello h = { .process = (int64_t)getpid() };
     if (gethostname(h.host, sizeof h.host - 1) || !h.host[0])
         snprintf(h.host, sizeof h.host, "unknown");
-    memcpy(h.job, store.launch.job, sizeof h.job);
+    memcpy(h.job, l->job, sizeof h.job);
     return h;
 }
 
 /* What is answered at a port, malloc; NULL with errno: nothing there speaks as the store does. */
 static char *try_port(Line *line, int port, StoreOp op, double by, StoreFrame *frame)
 {
-    const StoreHello h = hello();
+    const StoreHello h = store_hello(&store.launch);
     const double now = rt_now(), soon = now + 5 < by ? now + 5 : by;
     char *answer = NULL;
     line->fd = rt_net_connect(store.launch.host, port, soon);
@@ -176,6 +211,19 @@ static void hang_up(Line *line)
     errno = error;
 }
 
+void store_is_there(const RtLaunch *l, int port)
+{
+    StoreFrame frame = { 0 };
+    const int error = errno;
+    store.launch = *l;
+    char *answer = try_port(&store.main, port, STORE_HELLO, rt_now() + 2, &frame);
+    if (answer && frame.op == STORE_FAILED) /* two processes have the rank 0 */
+        end_job(answer);
+    free(answer);
+    hang_up(&store.main);
+    errno = error;
+}
+
 static void first_line(char *to, size_t n, const char *text)
 {
     snprintf(to, n, "%.*s", (int)strcspn(text, "\n"), text);
@@ -189,9 +237,10 @@ static bool connect_once(Line *line, StoreOp op, double by, char *reason, size_t
     StoreFrame frame = { 0 };
     /* stores of other jobs may be there */
     const bool other = l->next_port || (l->dir && line == &store.main);
-    for (int k = l->next_port ? 1 : 0; k <= (l->next_port ? RT_NET_TRIES : 0); k++) {
-        char *answer = try_port(line, l->port + k, op, by, &frame);
-        snprintf(store.text, sizeof store.text, "%s port %d", l->host, l->port + k);
+    const StorePorts ports = store_ports(l);
+    for (int port = ports.first; port <= ports.last; port++) {
+        char *answer = try_port(line, port, op, by, &frame);
+        snprintf(store.text, sizeof store.text, "%s port %d", l->host, port);
         if (answer && frame.op == STORE_OK) {
             if (frame.value == sizeof store.local_ranks)
                 memcpy(&store.local_ranks, answer, sizeof store.local_ranks);
@@ -234,11 +283,12 @@ static void pause_for(double seconds)
 __attribute__((noreturn)) static void fail_alone(double timeout, const char *reason)
 {
     const RtLaunch *l = &store.launch;
+    char ports[48];
     if (!l->dir)
         rt_fail(RT_EXIT_STALL,
-                "rank %d found no rank 0 at %s port %d within %.0f s: %s\nhint: is rank 0 started, "
+                "rank %d found no rank 0 at %s %s within %.0f s: %s\nhint: is rank 0 started, "
                 "and is that its address? %s; --rendezvous-timeout sets how long to wait",
-                l->rank, l->host, l->port, timeout, reason, l->named_by);
+                l->rank, l->host, store_ports_text(l, ports), timeout, reason, l->named_by);
     if (!l->host)
         rt_fail(RT_EXIT_STALL,
                 "rank %d: no rank 0 has written its address into %s within %.0f s\nhint: is rank 0 "
@@ -271,6 +321,7 @@ static void connect_line(const RtLaunch *asked, Line *line, StoreOp op, double t
 
 void rt_store_open(const RtLaunch *l, double timeout, double silence)
 {
+    store_room();
     store.launch = *l;
     store.timeout = timeout;
     store.silence = silence;

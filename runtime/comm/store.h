@@ -47,5 +47,15 @@ typedef struct {
 } StoreHello;
 
 uint64_t store_job(const char *name);
+StoreHello store_hello(const RtLaunch *l); /* of this process */
+/* Ports at which rank 0 may be. Ends the program where there is none. */
+typedef struct {
+    int first, last;
+} StorePorts;
+StorePorts store_ports(const RtLaunch *l);
+const char *store_ports_text(const RtLaunch *l, char text[48]); /* "port 29500" */
+/* Rank 0 cannot listen at that port: ends the program where a store of its own job is there. */
+void store_is_there(const RtLaunch *l, int port);
+void store_room(void); /* as many connections as this process may have */
 
 #endif

@@ -23,12 +23,14 @@ typedef struct {
     bool broken;            /* an answer could not be sent: to be dropped */
     char *key;              /* this; NULL, */
     double since, patience; /* asked for then, with so many seconds to wait */
+    double came;            /* it is here since */
     size_t have;            /* of the message that comes, bytes that are there */
     StoreFrame frame;
     char *body; /* key and value of it; NULL before the frame is whole */
 } Peer;
 
-#define GRACE 0.3 /* seconds */
+#define GRACE    0.3  /* seconds; */
+#define STRANGER 10.0 /* that a connection may have no rank */
 
 typedef struct {
     bool here, beats, left;
@@ -60,8 +62,10 @@ static struct {
     Peer *peer;
     int n_peers, cap;
     Member *member;
-    int n_here;
+    int n_here, n_beat;
+    int n_told;       /* of those that have said hello, before all have */
     bool met;         /* all have said hello */
+    bool full;        /* no descriptor is left for one more connection */
     char address[64]; /* that it listens at */
     char *verdict;    /* exit code and text; NULL: all is well */
     Value *values;
@@ -98,6 +102,7 @@ static void answer_failed(Peer *p)
 {
     answer(p, STORE_FAILED, server.verdict, strlen(server.verdict));
     p->told = true;
+    server.n_told += !server.met;
 }
 
 /* The first text stands. */
@@ -156,23 +161,47 @@ const char *rt_store_hosts(void)
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-/* "0: node1, process 12" by line, at most some; and the ranks that are missing. */
+/* The first rank behind r that is not here as r is, or the other way round. */
+static int here_ends(int r)
+{
+    const bool here = server.member[r].here;
+    while (r < server.launch.size && server.member[r].here == here)
+        r++;
+    return r;
+}
+
+/* Lines of the table: the ranks that are missing, at most some; how many of them there are. */
+static int missing_lines(char *text, size_t most, size_t *n)
+{
+    int missing = 0;
+    for (int r = 0, end; r < server.launch.size; r = end) {
+        end = here_ends(r);
+        if (server.member[r].here)
+            continue;
+        missing += end - r;
+        if (*n > most - 64)
+            continue;
+        *n += (size_t)snprintf(text + *n, most - *n, "\n  rank %d", r);
+        if (end - r > 1)
+            *n += (size_t)snprintf(text + *n, most - *n, " to %d", end - 1);
+        *n += (size_t)snprintf(text + *n, most - *n, " MISSING");
+    }
+    return missing;
+}
+
+/* Those that are missing, and "rank 0 node1, process 12" by line, as many as there is room for. */
 static void fail_missing(void)
 {
     enum { MOST = 24 };
     char text[3072] = "";
     size_t n = 0;
-    int told = 0, missing = 0;
+    int told = 0;
+    const int missing = missing_lines(text, sizeof text / 4, &n);
     for (int r = 0; r < server.launch.size; r++) {
         const Member *m = &server.member[r];
-        missing += !m->here;
-        if (n > sizeof text - 160 || told++ >= MOST)
-            continue;
-        n += (size_t)snprintf(text + n, sizeof text - n, "\n  rank %-4d %s", r,
-                              m->here ? m->hello.host : "MISSING");
-        if (m->here)
-            n += (size_t)snprintf(text + n, sizeof text - n, ", process %lld",
-                                  (long long)m->hello.process);
+        if (m->here && n < sizeof text - 160 && told++ < MOST)
+            n += (size_t)snprintf(text + n, sizeof text - n, "\n  rank %-4d %s, process %lld", r,
+                                  m->hello.host, (long long)m->hello.process);
     }
     fail_job(RT_EXIT_STALL,
              "%d of %d ranks did not come within %.0f s (port %d of rank 0)%s%s\nhint: look at the "
@@ -205,11 +234,13 @@ static void say_met(void)
     }
 }
 
-static void turn_away(Peer *p, char *why)
+/* op: STORE_AWAY to another job, which may look elsewhere; STORE_FAILED to one more process of this
+   one */
+static void turn_away(Peer *p, StoreOp op, char *why)
 {
     char *text = rt_printf("%d %s\nhint: another port (MASTER_PORT, --rendezvous) for each job",
                            RT_EXIT_USAGE, why);
-    answer(p, STORE_AWAY, text, strlen(text));
+    answer(p, op, text, strlen(text));
     p->rank = -1;
     rt_free(text);
     rt_free(why);
@@ -226,12 +257,13 @@ static void on_watch(Peer *p, const StoreHello *h)
     const int rank = p->frame.rank;
     Member *m = rank >= 0 && rank < server.launch.size ? &server.member[rank] : NULL;
     if (!m || !m->here || m->beats || !is_same(&m->hello, h)) {
-        turn_away(p, rt_printf("rank %d of another process is there", rank));
+        turn_away(p, STORE_AWAY, rt_printf("rank %d of another process is there", rank));
         return;
     }
     p->rank = rank;
     p->watch = true;
     m->beats = true;
+    server.n_beat++;
     m->seen = rt_now();
     answer(p, STORE_OK, NULL, 0);
 }
@@ -240,13 +272,15 @@ static void on_hello(Peer *p, const StoreHello *h)
 {
     const int rank = p->frame.rank, size = p->frame.size;
     if (p->frame.job != store_job(server.launch.job)) {
-        turn_away(p, rt_printf("rank %d is of job %.191s, and the store at this address of job %s",
-                               rank, h->job, server.launch.job));
+        turn_away(p, STORE_AWAY,
+                  rt_printf("rank %d is of job %.191s, and the store at this address of job %s",
+                            rank, h->job, server.launch.job));
         return;
     }
     if (server.met) {
         turn_away(
-            p, rt_printf("the job at this address has its %d ranks already", server.launch.size));
+            p, STORE_FAILED,
+            rt_printf("the job at this address has its %d ranks already", server.launch.size));
         return;
     }
     answer(p, STORE_HEARD, NULL, 0);
@@ -258,7 +292,7 @@ static void on_hello(Peer *p, const StoreHello *h)
         return;
     }
     Member *m = &server.member[rank];
-    if (m->here) {
+    if (m->here || (rank == 0 && !is_same(&m->hello, h))) {
         fail_job(RT_EXIT_USAGE,
                  "two processes have the rank %d: process %lld on %.63s, and %lld on %.63s\nhint: "
                  "each needs a number of its own (RANK, --rank), from 0 to %d",
@@ -498,8 +532,11 @@ static void on_message(Peer *p)
         answer(p, STORE_OK, NULL, 0);
 }
 
-static bool is_sound(const StoreFrame *f)
+/* stranger: who has no rank yet, and no more to say than hello */
+static bool is_sound(const StoreFrame *f, bool stranger)
 {
+    if (stranger && (f->op > STORE_WATCH || f->key > 0 || f->value > sizeof(StoreHello)))
+        return false;
     return f->magic == STORE_MAGIC && f->version == STORE_VERSION && f->op <= STORE_BYE
            && f->key <= STORE_KEY && f->value <= STORE_VALUE;
 }
@@ -515,7 +552,7 @@ static bool on_bytes(Peer *p)
         return got < 0 && (errno == EAGAIN || errno == EINTR);
     p->have += (size_t)got;
     if (p->have == head && !p->body) {
-        if (!is_sound(&p->frame))
+        if (!is_sound(&p->frame, p->rank < 0))
             return false;
         p->body = calloc(1, (size_t)p->frame.key + p->frame.value + 1);
         if (!p->body)
@@ -536,6 +573,7 @@ static void drop(int i)
 {
     Peer *p = &server.peer[i];
     const int rank = p->rank;
+    server.full = false;
     Member *m = rank >= 0 ? &server.member[rank] : NULL;
     (void)close(p->fd);
     free(p->body);
@@ -553,6 +591,14 @@ static void drop(int i)
 static void accept_peer(void)
 {
     const int fd = accept4(server.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        server.full = true;
+        if (server.n_beat < server.launch.size) /* else it is a stranger */
+            fail_job(RT_EXIT_USAGE,
+                     "rank 0 has no descriptors left for connections of %d ranks: %s\nhint: raise "
+                     "the limit of open files there, to 3 for each rank and 100 (ulimit -Hn)",
+                     server.launch.size, strerror(errno));
+    }
     if (fd < 0)
         return;
     if (server.n_peers == server.cap) {
@@ -560,8 +606,10 @@ static void accept_peer(void)
         server.peer = checked(realloc(server.peer, (size_t)server.cap * sizeof *server.peer));
     }
     Peer *p = &server.peer[server.n_peers++];
-    *p = (Peer){ .fd = fd, .rank = -1 };
+    *p = (Peer){ .fd = fd, .rank = -1, .came = rt_now() };
 }
+
+static bool is_strange(const Peer *p) { return p->rank < 0 && rt_now() - p->came > STRANGER; }
 
 static void *serve(void *unused)
 {
@@ -570,7 +618,7 @@ static void *serve(void *unused)
         const int n = server.n_peers;
         struct pollfd *fds = checked(calloc((size_t)n + 2, sizeof *fds));
         fds[0] = (struct pollfd){ .fd = server.wake[0], .events = POLLIN };
-        fds[1] = (struct pollfd){ .fd = server.listen_fd, .events = POLLIN };
+        fds[1] = (struct pollfd){ .fd = server.full ? -1 : server.listen_fd, .events = POLLIN };
         for (int i = 0; i < n; i++)
             fds[i + 2] = (struct pollfd){ .fd = server.peer[i].fd, .events = POLLIN };
         const int ready = poll(fds, (nfds_t)n + 2, 100);
@@ -583,7 +631,7 @@ static void *serve(void *unused)
             if (fds[i + 2].revents && !on_bytes(&server.peer[i]))
                 drop(i);
         for (int i = server.n_peers - 1; i >= 0; i--)
-            if (server.peer[i].broken)
+            if (server.peer[i].broken || is_strange(&server.peer[i]))
                 drop(i);
         if (ready > 0 && fds[1].revents)
             accept_peer();
@@ -593,19 +641,30 @@ static void *serve(void *unused)
     }
 }
 
-/* Ranks ask once a second; those that are gone are no longer among the peers. */
+/* Ranks ask once a second; those that are gone are no longer among the peers. Before they have met,
+   those that are on their way are waited for, too. */
 void rt_store_linger(void)
 {
     rt_meet_leave();
     const double by = rt_now() + 3;
     for (bool all = !server.runs; !all && rt_now() < by;) {
         (void)usleep(20000);
-        all = true;
         pthread_mutex_lock(&server.lock);
+        all = server.met || server.n_told >= server.launch.size || rt_now() > server.deadline;
         for (int i = 0; i < server.n_peers; i++)
             all = all && (!server.peer[i].watch || server.peer[i].rank == 0 || server.peer[i].told);
         pthread_mutex_unlock(&server.lock);
     }
+}
+
+static bool has_ranks(void)
+{
+    bool found = false;
+    pthread_mutex_lock(&server.lock);
+    for (int i = 0; i < server.n_peers; i++)
+        found = found || server.peer[i].rank >= 0;
+    pthread_mutex_unlock(&server.lock);
+    return found;
 }
 
 /* All have left, or a moment has passed: a store that ends first would look like a loss. */
@@ -614,7 +673,7 @@ static void end_server(void)
     if (!server.runs)
         return;
     rt_meet_leave();
-    for (const double by = rt_now() + 5; server.n_peers > 0 && rt_now() < by;)
+    for (const double by = rt_now() + 5; has_ranks() && rt_now() < by;)
         (void)usleep(2000);
     (void)!write(server.wake[1], "", 1);
     pthread_join(server.thread, NULL);
@@ -634,19 +693,24 @@ void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, do
     server.deadline = rt_now() + timeout;
     server.member = calloc((size_t)l->size, sizeof *server.member);
     server.listen_fd = -1;
-    for (int k = l->next_port ? 1 : 0; k <= (l->next_port ? RT_NET_TRIES : 0); k++) {
-        *port = l->port ? l->port + k : 0;
+    store_room();
+    const StorePorts ports = store_ports(l);
+    char text[48];
+    for (int at = ports.first; at <= ports.last && server.listen_fd < 0; at++) {
+        *port = at;
         server.listen_fd = rt_net_listen(interface, port);
-        if (server.listen_fd >= 0)
-            break;
+        if (server.listen_fd < 0 && errno == EADDRINUSE && l->host)
+            store_is_there(l, at);
     }
     if (server.listen_fd < 0)
         rt_fail(RT_EXIT_USAGE,
-                "rank 0 cannot listen at port %d: %s\nhint: another job may have it, or another "
+                "rank 0 cannot listen at %s: %s\nhint: another job may have it, or another "
                 "process is rank 0; choose another MASTER_PORT or --rendezvous",
-                l->port, strerror(errno));
+                store_ports_text(l, text), strerror(errno));
     server.launch.port = *port;
     (void)rt_net_own(server.listen_fd, server.address);
+    if (server.member)
+        server.member[0].hello = store_hello(l);
     if (!server.member || pipe2(server.wake, O_CLOEXEC)
         || pthread_create(&server.thread, NULL, serve, NULL))
         rt_fail(RT_EXIT_FAIL, "the store cannot be started: %s", strerror(errno));

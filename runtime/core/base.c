@@ -280,7 +280,7 @@ void rt_base_init(void)
 /* ---- messages and time ---------------------------------------------------------------------- */
 
 void (*rt_before_message)(void) = NULL;
-void (*rt_before_fail)(int exit_code, const char *text) = NULL;
+void (*rt_on_fail)(int exit_code, const char *text) = NULL;
 void (*rt_on_warning)(const char *text) = NULL;
 
 static const char *speaker; /* of several processes; NULL = the first, or the only one */
@@ -311,9 +311,10 @@ void rt_fail(int exit_code, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    rt_tell(text);
-    if (rt_before_fail)
-        rt_before_fail(exit_code, text);
+    if (rt_on_fail)
+        rt_on_fail(exit_code, text);
+    else
+        rt_tell(text);
     exit(exit_code);
 }
 

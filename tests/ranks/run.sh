@@ -415,15 +415,30 @@ done
 begun first
 timeout 30 ./gpt --data input.txt --dims T=24 --out none --rank 1 --world-size 3 --rendezvous localhost:$port > second.log 2>&1; codes=" $?"
 says second-job 2 second.log 'the job at this address has its 2 ranks already' 'hint: another port (MASTER_PORT, --rendezvous) for each job'
+wrong second-first 2 'the job at this address has its 2 ranks already' -- --rank 0 --world-size 2 --rendezvous localhost:$port
 SLURM_JOB_ID=7 timeout 30 ./gpt --data input.txt --dims T=24 --out none --rank 1 --world-size 2 --rendezvous localhost:$port \
     > other-job.log 2>&1; codes=" $?"
 says other-job 2 other-job.log 'rank 1 is of job 7/0, and the store at this address of job -/0'
 python3 -c "
 import socket
 s = socket.create_connection(('localhost', $port)); s.sendall(b'GET / HTTP/1.0\r\n\r\n' * 9); s.recv(1)" 2> /dev/null
+# One that announces 64 MiB is hung up on at once, one that says nothing does not keep rank 0 from its end.
+python3 -c "
+import socket, struct
+s = socket.create_connection(('localhost', $port)); s.settimeout(5)
+s.sendall(struct.pack('<IHHQiiII', 0x74736367, 3, 2, 0, 0, 2, 0, 64 << 20)); assert s.recv(1) == b''" 2> /dev/null &&
+    ok large-stranger || bad large-stranger "it is listened to"
+python3 -c "
+import socket, time
+s = socket.create_connection(('localhost', $port)); print(1, flush=True); time.sleep(60)" > silent.log & silent=$!
+until [ -s silent.log ]; do sleep 0.1; done
 kill -0 "${pids[0]}" && kill -0 "${pids[1]}" && ok first-goes-on || bad first-goes-on "$(tail -n 1 first.?.log)"
+since=${EPOCHREALTIME/./}
 kill -TERM "${pids[0]}"; codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
 says first-ends "75 75" first.0.log 'stopped  at step'
+took=$(((${EPOCHREALTIME/./} - since) / 1000))
+[ $took -lt 4000 ] && ok first-ends-soon || bad first-ends-soon "it took $took ms"
+kill $silent; wait $silent 2> /dev/null
 
 # Jobs at one address, or beside each other: by torchrun's variables, where an agent listens, two of
 # another id, two of torchrun's own at neighbouring ports; two steps of one job of SLURM. Each finds
@@ -451,7 +466,7 @@ done
 port=$((port + 20))
 # The first host of SLURM's lists.
 for list in 127.0.0.4 '127.0.0.[4-5]' '127.0.0.[4,7-8],b' '127.0.0.4,b[1-2]'; do
-    wrong "slurm-list-$list" 76 "rank 1 found no rank 0 at 127.0.0.4 port 15017 within" SLURM_JOB_NODELIST="$list" SLURM_JOB_ID=3000017 \
+    wrong "slurm-list-$list" 76 "rank 1 found no rank 0 at 127.0.0.4 ports 15018 to 15033 within" SLURM_JOB_NODELIST="$list" SLURM_JOB_ID=3000017 \
         SLURM_STEP_ID=3 SLURM_NPROCS=2 SLURM_PROCID=1 -- --rendezvous-timeout 1
     says "slurm-port-$list" 76 "slurm-list-$list.log" "SLURM's list of hosts names it"
 done
@@ -595,10 +610,10 @@ wrong half-slurm 2 'SLURM_PROCID is set, and neither MASTER_ADDR nor SLURM_STEP_
 wrong slurm-size 2 'SLURM_PROCID and SLURM_STEP_ID are set, and SLURM_STEP_NUM_TASKS, SLURM_NTASKS and SLURM_NPROCS are not' \
     SLURM_PROCID=0 SLURM_STEP_ID=0 --
 wrong slurm-rank 2 'SLURM_STEP_ID and SLURM_NTASKS are set and SLURM_PROCID is not' SLURM_NTASKS=2 SLURM_STEP_ID=0 --
-wrong slurm-gloo 76 'at 127.0.0.1 port 15018' SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=3000018 SLURM_STEP_ID=0 SLURM_NTASKS=2 \
+wrong slurm-gloo 76 'at 127.0.0.1 ports 15019 to 15034 within' SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=3000018 SLURM_STEP_ID=0 SLURM_NTASKS=2 \
     SLURM_PROCID=1 PMI_RANK=1 PMI_SIZE=2 -- --comm gloo --rendezvous-timeout 1
 mkdir nompi; echo no library > nompi/libgradcc_mpi.so
-wrong slurm-no-mpi 76 'at 127.0.0.1 port 15019' LD_LIBRARY_PATH=nompi SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=3000019 SLURM_STEP_ID=0 \
+wrong slurm-no-mpi 76 'at 127.0.0.1 ports 15020 to 15035 within' LD_LIBRARY_PATH=nompi SLURM_STEP_NODELIST=127.0.0.1 SLURM_JOB_ID=3000019 SLURM_STEP_ID=0 \
     SLURM_NTASKS=2 SLURM_PROCID=1 PMIX_RANK=1 -- --rendezvous-timeout 1
 wrong no-back-end 2 '--comm tin: wants auto, mpi or gloo' -- --world-size 2 --rank 0 --rendezvous a:1 --comm tin
 fake='#include "wire/wire.h"
@@ -637,6 +652,75 @@ kill $taken; wait $taken 2> /dev/null
 port=$((port + 5))
 gloo batch 2 ./gpt --data input.txt --dims T=24 --out none --batch 9
 says batch "2 2" batch.1.log "batch = 9 does not divide into 1 micro-step on each of 2 ranks" "batch 8 or 10"
+
+# Ranks that do not come are named before those that have.
+port=$((port + 1)) pids=()
+for r in 30 0; do
+    timeout 30 ./gpt --data input.txt --dims T=24 --out none --rank $r --world-size 40 --rendezvous localhost:$port \
+        --rendezvous-timeout 2 > missing-many.$r.log 2>&1 & pids+=($!)
+done
+codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+says missing-many "76 76" missing-many.30.log '38 of 40 ranks did not come within 2 s' '  rank 30   '
+[ "$(grep -c . missing-many.30.log)$(sed -n 2,3p missing-many.30.log | tr -d '\n')" = "6  rank 1 to 29 MISSING  rank 31 to 39 MISSING" ] &&
+    ok missing-first || bad missing-first "$(cat missing-many.30.log)"
+# Two processes are rank 0: at a port of flags, and where the port behind it would be free.
+for agent in False True; do
+    port=$((port + 20)) pids=()
+    for r in 0 0 1; do
+        env TORCHELASTIC_USE_AGENT_STORE=$agent RANK=$r WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$port timeout 60 \
+            $run --out none --rendezvous-timeout 30 > two-first$agent.${#pids[@]}.log 2>&1 & pids+=($!)
+    done
+    codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+    for r in 0 1 2; do says two-first$agent-$r "2 2 2" two-first$agent.$r.log 'two processes have the rank 0: process '; done
+done
+port=$((port + 20))
+agent="TORCHELASTIC_USE_AGENT_STORE=True WORLD_SIZE=2 MASTER_ADDR=localhost"
+wrong ports 76 "rank 1 found no rank 0 at localhost ports $((port + 1)) to $((port + 16)) within 1 s" $agent RANK=1 \
+    MASTER_PORT=$port -- --rendezvous-timeout 1
+for r in 0 1; do
+    wrong last-port-$r 2 'rank 0 needs a port behind 65535, and there is none' $agent RANK=$r MASTER_PORT=65535 --
+done
+# A host with an address that does not answer, before the one that does.
+echo '#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *h, struct addrinfo **to) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!host || strcmp(host, "two.addresses")) return real(host, port, h, to);
+    int error = real("127.0.0.2", port, h, to);
+    return error ? error : real("127.0.0.1", port, h, &(*to)->ai_next);
+}' | ${CC:-gcc} -x c - -shared -fPIC -o libtwo.so -ldl
+port=$((port + 1))
+python3 -c "
+import socket, time
+s = socket.socket(); s.bind(('127.0.0.2', $port)); s.listen(0)
+for i in range(3):
+    c = socket.socket(); c.setblocking(False); c.connect_ex(('127.0.0.2', $port)); globals()['c%d' % i] = c
+time.sleep(60)" & silent=$!
+sleep 0.3
+pids=()
+for r in 0 1; do
+    host=127.0.0.1; [ $r = 1 ] && host=two.addresses
+    env LD_PRELOAD=./libtwo.so timeout 60 $run --out addresses --rank $r --world-size 2 --rendezvous $host:$port --interface lo \
+        > addresses.$r.log 2>&1 & pids+=($!)
+done
+codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+kill $silent; wait $silent 2> /dev/null
+says addresses "0 0" addresses.0.log 'done     step 20'
+# More connections than this process may have.
+port=$((port + 1))
+python3 -c "
+import socket, time
+held = []
+while len(held) < 40:
+    try: held.append(socket.create_connection(('localhost', $port)))
+    except OSError: time.sleep(0.1)
+time.sleep(60)" & many=$!
+(ulimit -n 30; exec timeout 30 ./gpt --data input.txt --dims T=24 --out none --rank 0 --world-size 2 --rendezvous localhost:$port) \
+    > full.log 2>&1; codes=" $?"
+kill $many; wait $many 2> /dev/null
+says full 2 full.log 'rank 0 has no descriptors left for connections of 2 ranks: Too many open files' '3 for each rank and 100 (ulimit -Hn)'
 
 # differ NAME TEXT OPTIONS-OF-1: rank 0 and rank 1 do not agree
 differ() {
