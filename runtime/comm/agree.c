@@ -127,7 +127,7 @@ static void compare(int r, char *ours, char *theirs, char *table, size_t *at)
     }
 }
 
-static void compare_all(const char *own)
+static void compare_all(const char *own, const char *verb)
 {
     char table[TABLE] = "", key[32];
     size_t at = 0;
@@ -141,9 +141,9 @@ static void compare_all(const char *own)
     rt_warnings_tell();
     if (at > 0)
         rt_fail(RT_EXIT_USAGE,
-                "ranks would not train the same model:%s\nhint: the same program, flags and files "
-                "on every host",
-                table);
+                "ranks would not %s the same model:%s\nhint: the same program, flags and files on "
+                "every host",
+                verb, table);
     rt_store_set("agreed", "", 0);
 }
 
@@ -154,7 +154,7 @@ void rt_agree(const RtRun *run, const char *checkpoint)
     char *lines = own_lines(run, checkpoint), key[32];
     snprintf(key, sizeof key, "agree/%d", rt_rank());
     if (rt_rank() == 0)
-        compare_all(lines);
+        compare_all(lines, run->state->buckets ? "train" : "evaluate");
     else
         rt_store_set(key, lines, strlen(lines));
     free(rt_store_await("agreed", RT_PATIENCE, NULL));

@@ -167,6 +167,8 @@ void rt_buckets_print(const RtBuckets *b)
 
 uint64_t rt_buckets_hash(const RtBuckets *b)
 {
+    if (!b)
+        return 0;
     uint64_t hash = rt_hash_text(rt_precision(b->m));
     for (int i = 0; i < b->n_pieces; i++) {
         char *text = rt_printf("%llx %td %td", (unsigned long long)hash, b->piece[i].from,

@@ -184,7 +184,7 @@ double rt_comm_waited(void);  /* and of them, that rt_comm_wait took */
 RtBuckets *rt_buckets_open(const RtModel *m, void *d_p, double bytes);
 void rt_buckets_close(RtBuckets *b);
 void rt_buckets_print(const RtBuckets *b);    /* the line "sums" */
-uint64_t rt_buckets_hash(const RtBuckets *b); /* of the order and the places of sums */
+uint64_t rt_buckets_hash(const RtBuckets *b); /* of the order and the places of sums; NULL: 0 */
 void rt_buckets_finish(RtBuckets *b);         /* the backward pass is done: all sums are there */
 typedef struct {
     int complete, begun; /* pieces, buckets */
@@ -218,8 +218,8 @@ void rt_report_failure(const char *text); /* report.c: to torchrun */
 
 /* ---- agree.c, comm_check.c ------------------------------------------------------------------- */
 
-/* Before the first update: program, model, settings, data and parameters are the same on every
-   rank, or all end with a table of who has what. */
+/* Before the first update, or a validation alone: program, model, settings, data and parameters are
+   the same on every rank, or all end with a table of who has what. */
 void rt_agree(const RtRun *run, const char *checkpoint);
 /* The parameters are the same on every rank, or all end and are told on which not; saved: the step
    of the last checkpoint, -1 = none. */

@@ -2,7 +2,7 @@
  *
  * In: a checkpoint and its data. Out: loss and metrics over the whole validation split.
  */
-#include "run.h"
+#include "comm/comm.h"
 
 int rt_do_evaluate(const RtModel *m, RtOptions *o)
 {
@@ -20,6 +20,7 @@ int rt_do_evaluate(const RtModel *m, RtOptions *o)
     rt_memory_check(m, o, data, RT_USE_EVAL);
     RtRun *run = rt_run_create(m, o, data, RT_USE_EVAL);
     (void)rt_run_load(run, dir, false, &c);
+    rt_agree(run, dir);
     const double start = rt_now();
     const RtMeans means = rt_run_evaluate(run, RT_SPLIT_VAL);
     printf("%s: step %lld%s, %.0f validation samples in %.2f s\n", dir, (long long)c.step,

@@ -206,8 +206,6 @@ static void training_memory(const RtModel *m, const RtOptions *o, const RtData *
     at->updates = (double)rt_optim_place_bytes(m, o);
     if (o->train.out && strcmp(o->train.out, "none") != 0)
         at->saving = saving_bytes(m, o, data, states, n, rt_plans_most(rooms));
-    const double agree = rt_agree_bytes(m, o); /* before the first update */
-    at->saving = agree > at->saving ? agree : at->saving;
 }
 
 RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data, int use)
@@ -220,6 +218,8 @@ RtMemory rt_run_memory(const RtModel *m, const RtOptions *o, const RtData *data,
     const RtRooms rooms = room_sizes(m, o, data, use);
     if (use & RT_USE_TRAIN)
         training_memory(m, o, data, &rooms, &at);
+    const double agree = use & (RT_USE_TRAIN | RT_USE_EVAL) ? rt_agree_bytes(m, o) : 0;
+    at.saving = agree > at.saving ? agree : at.saving;
     at.arena = placed(arena_bytes(m, o, use));
     at.rooms = rt_rooms_bytes(&rooms);
     const RtStepBytes step = rt_step_bytes(m, o, use);
