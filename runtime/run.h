@@ -541,6 +541,7 @@ void rt_check_rehearse(RtCheck *check, bool begin);
 bool rt_check_finite(RtCheck *check, bool finite); /* is the update to be applied? */
 /* Lines about the first value of the update that is not finite, without the last line end. */
 const char *rt_check_report(const RtCheck *check);
+bool rt_check_found(const RtCheck *check); /* such a value */
 
 /* ---- core/replay.c: the step that was not finite, kept and run again ------------------------- */
 

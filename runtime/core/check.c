@@ -342,6 +342,13 @@ static bool is_usual(const RtCheck *c, const Seen *seen)
     return false;
 }
 
+/* Of the run, in this rank's share of the batch. */
+static int64_t first_sample(const RtCheck *c)
+{
+    const RtState *state = c->run->state;
+    return state->samples + (int64_t)rt_rank() * rt_rank_batch(&state->opt->train);
+}
+
 /* The first value that is not finite, and all that is known of it. */
 static void tell_first(RtCheck *c, const Seen *seen)
 {
@@ -354,7 +361,7 @@ static void tell_first(RtCheck *c, const Seen *seen)
     if (c->run->micro_steps > 1)
         tell(c, ", micro-step %d of %d", c->micro + 1, c->run->micro_steps);
     tell(c, "\n  %s\n  ", step->how ? step->how : seen->name);
-    tell_bad(c, &seen->range, c->run->state->samples + c->micro * rows,
+    tell_bad(c, &seen->range, first_sample(c) + c->micro * rows,
              along_batch(c->run->model, seen->name) ? rows : 0);
     tell_reads(c, step);
 }
@@ -451,7 +458,7 @@ static void look_at_inputs(RtCheck *c)
         if (r.first < 0)
             continue;
         tell(c, "input %s (%s) is not finite: ", m->inputs[i].name, m->inputs[i].where);
-        tell_bad(c, &r, state->samples, rows);
+        tell_bad(c, &r, first_sample(c), rows);
         tell(c, "\n");
     }
 }
@@ -480,6 +487,8 @@ void rt_check_micro(RtCheck *c, int micro)
     c->n_seen = c->rehearsing ? c->n_seen : 0;
     memset(c->at, 0, sizeof c->at);
 }
+
+bool rt_check_found(const RtCheck *c) { return c->before || c->report; }
 
 const char *rt_check_report(const RtCheck *c)
 {

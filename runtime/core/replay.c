@@ -18,7 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "run.h"
+#include "comm/comm.h"
 
 enum { CAPSULE_VERSION = 1, CAPSULE_MAX = 64 << 20, SAMPLES_LISTED = 65536 };
 
@@ -159,7 +159,7 @@ int rt_capsule_save(RtRun *run, const RtState *before, const RtStep *s, const Rt
 /* ---- again ----------------------------------------------------------------------------------- */
 
 /* One run of the step to come, each value looked at. The counters stay. */
-static const char *look(RtRun *run, RtStep *s)
+static const char *look(RtRun *run, RtStep *s, bool *found)
 {
     RtState *state = run->state;
     const RtState before = *state;
@@ -175,8 +175,28 @@ static const char *look(RtRun *run, RtStep *s)
     rt_step_run(run, s, false);
     *state = before;
     const char *report = rt_check_report(check);
+    *found = rt_check_found(check);
     rt_check_free(check);
     return report;
+}
+
+/* On rank 0, of the first rank that has found a value: each sees those of its own samples. */
+static const char *report_of_all(const char *own, bool found)
+{
+    char key[32];
+    if (rt_ranks() == 1)
+        return own;
+    snprintf(key, sizeof key, "report/%d", rt_rank());
+    if (rt_rank() > 0)
+        rt_store_set(key, found ? own : "", found ? strlen(own) : 0);
+    for (int r = 1; rt_rank() == 0 && !found && r < rt_ranks(); r++) {
+        snprintf(key, sizeof key, "report/%d", r);
+        char *text = rt_store_get(key, NULL);
+        found = *text != 0;
+        own = found ? rt_keep(rt_printf("of rank %d: %s", r, text)) : own;
+        free(text);
+    }
+    return own;
 }
 
 /* fp16: does the loss scale make it overflow, or the model? */
@@ -199,7 +219,8 @@ const char *rt_replay_report(RtRun *run)
     RtStep s;
     if (run->state->check)
         return rt_check_report(run->state->check);
-    const char *report = look(run, &s);
+    bool found;
+    const char *own = look(run, &s, &found), *report = report_of_all(own, found);
     if (s.finite)
         return "run again, the step was finite: the same program gave two results, which points "
                "to the memory or the processor of this machine";
@@ -308,7 +329,8 @@ static void warn_changes(const RtModel *m, const RtOptions *o, const Capsule *ca
 static int report(RtRun *run, const Capsule *capsule)
 {
     RtStep s;
-    const char *first = look(run, &s);
+    bool found;
+    const char *first = look(run, &s, &found);
     const bool same = gradient_hash(run) == capsule->hash;
     const RtMeans means = rt_run_means(run->model, &s);
     printf("%s\nthe loss is %g, gradients that are not finite: %s\n", first, means.loss,

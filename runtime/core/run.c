@@ -424,6 +424,7 @@ RtMeans rt_run_evaluate(RtRun *run, RtSplit split)
     }
     evaluate_tails(run, split, &s);
     rt_step_wait(run, &s);
+    rt_comm_barrier(rt_comm_world(), "a validation"); /* of unlike length on unlike ranks */
     rt_comm_sum(s.sum, RT_MAX_SLOTS, RT_F64, "the sums of a validation");
     rt_comm_sum(s.count, RT_MAX_SLOTS, RT_F64, "the counts of a validation");
     rt_run_set_batch(run, most);

@@ -407,9 +407,9 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
 {
     RtState *state = t->run->state;
     const char *bad = rt_keep(rt_bad_parameters(t->run)), *dir = save_capsule(t, state, s, means);
-    const char *report = rt_replay_report(t->run); /* a step again, on all ranks */
     rt_comm_barrier(rt_comm_world(), "the state before the step");
-    while (rt_rank() > 0) /* rank 0 tells, and ends all */
+    const char *report = rt_replay_report(t->run); /* a step again, on all ranks */
+    while (rt_rank() > 0)                          /* rank 0 tells, and ends all */
         rt_comm_barrier(rt_comm_world(), "the end");
     const char *again = dir ? rt_keep(rt_printf("\nhint: %s --replay %s runs that step again; "
                                                 "--trace prints every value",
@@ -429,11 +429,15 @@ __attribute__((noreturn)) static void stop_nonfinite(Train *t, const RtStep *s,
 static void skip_nonfinite(Train *t, const RtState *before, const RtStep *s, const RtMeans *means)
 {
     const double start = rt_now(), used = t->capsule_seconds;
+    const char *dir = NULL;
     warn_skipped(t->run->state, s, means);
-    if (t->skipping || (used > 0 && used > 0.01 * (start - t->o->started)))
+    if (t->skipping)
         return;
-    const char *dir = save_capsule(t, before, s, means);
-    t->capsule_seconds += rt_now() - start;
+    if (used <= 0 || used <= 0.01 * (start - t->o->started)) {
+        dir = save_capsule(t, before, s, means);
+        t->capsule_seconds += rt_now() - start;
+    }
+    rt_comm_barrier(rt_comm_world(), "the state before a skipped step");
     if (dir)
         rt_log_say(&t->log, "note     %s --replay %s runs that step again and names the value",
                    shell_word(t->o->program), shell_word(dir));
