@@ -236,15 +236,18 @@ void rt_warnings_tell(void);
 
 /* ---- watch.c --------------------------------------------------------------------------------- */
 
-typedef struct {      /* of comm.c, as it is now */
-    int64_t begun;    /* exchanges */
-    double late;      /* seconds that the one under way is over its time; below 0: it is not */
-    const char *what; /* it is */
+typedef struct {      /* of exchanges, as it is now */
+    int64_t begun;    /* how many */
+    const char *what; /* the one under way; NULL = none is */
+    double waited;    /* seconds that it has taken until now; */
+    double late;      /* over its time, below 0: it is not */
+    const char *hint; /* to look further where it is; NULL */
 } RtProgress;
 /* From the meeting on, before there are exchanges; period: seconds between beats. */
 void rt_watch_start(double period);
 void rt_watch_exchanges(RtProgress (*progress)(void));
 void rt_watch_stop(void);
+RtProgress rt_watch_now(void); /* from any thread */
 
 #if defined(__cplusplus)
 } /* extern "C" */

@@ -46,14 +46,30 @@ int rt_store_local_ranks(void) { return store.local_ranks; }
 
 bool rt_store_tells(void) { return !atomic_exchange(&store.told, true); }
 
+/* What the exchange was that this rank waits in, before the hint of a text that does not say it. */
+static void add_exchange(char *to, size_t n, const char *text)
+{
+    const RtProgress now = rt_watch_now();
+    const char *hint = strstr(text, "\nhint: ");
+    const size_t head = hint ? (size_t)(hint - text) : strlen(text);
+    if (now.what && !strstr(text, now.what))
+        snprintf(to, n, "%.*s\nrank %d was in exchange %lld then: %s%s", (int)head, text,
+                 store.launch.rank, (long long)now.begun, now.what, text + head);
+    else
+        snprintf(to, n, "%s", text);
+}
+
 /* Of a thread that is not the main one too: nothing is flushed or freed that another may use. */
 __attribute__((noreturn)) static void end_job(const char *answer)
 {
-    char *text;
-    const long code = strtol(answer, &text, 10);
+    char *end, text[8192];
+    const long code = strtol(answer, &end, 10);
+    const char *verdict = end + (*end == ' ');
+    if (code == RT_EXIT_STALL)
+        add_exchange(text, sizeof text, verdict);
     if (rt_store_tells()) {
-        rt_tell(text + (*text == ' '));
-        rt_report_failure(text + (*text == ' '));
+        rt_tell(code == RT_EXIT_STALL ? text : verdict);
+        rt_report_failure(code == RT_EXIT_STALL ? text : verdict);
     }
     rt_store_linger();
     _exit(code > 0 && code < 256 ? (int)code : RT_EXIT_STALL);

@@ -9,6 +9,8 @@
 
 #include "comm/comm.h"
 
+static RtProgress no_exchange(void) { return (RtProgress){ .what = NULL }; }
+
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -16,9 +18,15 @@ static struct {
     bool runs, stop;
     double period;
     RtProgress (*progress)(void);
-} watch = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} watch = { .lock = PTHREAD_MUTEX_INITIALIZER, .progress = no_exchange };
 
-static RtProgress no_exchange(void) { return (RtProgress){ .late = -1, .what = "" }; }
+RtProgress rt_watch_now(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    RtProgress (*const progress)(void) = watch.progress;
+    pthread_mutex_unlock(&watch.lock);
+    return progress();
+}
 
 static bool pause_or_stop(void)
 {
@@ -39,21 +47,21 @@ static void *keep_watch(void *unused)
 {
     RT_UNUSED(unused);
     while (!pause_or_stop()) {
-        pthread_mutex_lock(&watch.lock);
-        RtProgress (*const progress)(void) = watch.progress;
-        pthread_mutex_unlock(&watch.lock);
-        const RtProgress now = progress();
-        if (now.late > 0)
-            rt_store_stalled(now.begun, now.what);
-        else
+        char text[512];
+        const RtProgress now = rt_watch_now();
+        if (!now.what || now.late <= 0) {
             rt_store_beat(now.begun);
+            continue;
+        }
+        snprintf(text, sizeof text, "%s has waited for %.0f s%s", now.what, now.waited,
+                 now.hint ? now.hint : "");
+        rt_store_stalled(now.begun, text);
     }
     return NULL;
 }
 
 void rt_watch_start(double period)
 {
-    watch.progress = no_exchange;
     watch.period = period;
     pthread_condattr_t attr; /* a clock that nobody sets */
     pthread_condattr_init(&attr);

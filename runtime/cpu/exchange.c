@@ -138,14 +138,13 @@ static void *make_exchanges(void *unused)
 
 static RtProgress progress(void)
 {
-    static char text[512];
     pthread_mutex_lock(&x.lock);
-    RtProgress p = { .begun = x.n_begun, .late = -1, .what = text };
+    RtProgress p = { .begun = x.n_begun };
     if (x.n_begun > x.n_done) {
         const Exchange *e = &x.queue[x.n_done % QUEUE];
-        const double waited = rt_now() - x.began;
-        p.late = waited - (e->kind == BARRIER ? RT_PATIENCE : exchange_timeout());
-        snprintf(text, sizeof text, "%s has waited for %.0f s", e->what, waited);
+        p.what = e->what;
+        p.waited = rt_now() - x.began;
+        p.late = p.waited - (e->kind == BARRIER ? RT_PATIENCE : exchange_timeout());
     }
     pthread_mutex_unlock(&x.lock);
     return p;

@@ -357,9 +357,8 @@ double rt_comm_waited(void) { return x.marks ? (double)x.marks->waited * 1e-9 : 
    stream does before does not count. */
 static RtProgress progress(void)
 {
-    static char text[512];
     const double now = rt_now();
-    RtProgress p = { .begun = x.marks ? x.marks->begun : 0, .late = -1, .what = text };
+    RtProgress p = { .begun = x.marks ? x.marks->begun : 0 };
     const int64_t done = x.marks ? x.marks->done : 0;
     double since;
     const char *what = rt_nccl_waits(&since);
@@ -367,20 +366,19 @@ static RtProgress progress(void)
         x.seen_since = now;
     x.seen = p.begun;
     if (what) {
-        p.late = now - since - exchange_timeout();
+        p.waited = now - since;
+        p.late = p.waited - exchange_timeout();
     } else if (p.begun > done) {
         pthread_mutex_lock(&x.lock);
         what = x.note[(p.begun - 1) % NOTES].what;
         const bool patient = x.note[(p.begun - 1) % NOTES].patient;
         pthread_mutex_unlock(&x.lock);
         since = x.seen_since;
-        p.late = now - since - (patient ? (double)RT_PATIENCE : exchange_timeout());
+        p.waited = now - since;
+        p.late = p.waited - (patient ? (double)RT_PATIENCE : exchange_timeout());
     }
-    if (what)
-        snprintf(text, sizeof text,
-                 "%s has waited for %.0f s (NCCL's own view: echo verbose status | nc localhost "
-                 "28028)",
-                 what, now - since);
+    p.what = what;
+    p.hint = " (NCCL's own view: echo verbose status | nc localhost 28028)";
     return p;
 }
 

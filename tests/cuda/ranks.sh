@@ -182,7 +182,8 @@ lost() {
         timeout 30 tail --pid="${pids[r]}" -f /dev/null || { bad $name "rank $r goes on"; kill -KILL "${pids[r]}"; }
         wait "${pids[r]}" 2> /dev/null; rc=$?
         [ $r = "$who" ] && [ "$signal" = KILL ] && continue
-        if [ $rc = "$code" ] && { [ -z "$text" ] || grep -qE "$text" $name.$r.log; }; then ok $name-$r
+        if [ $rc = "$code" ] && { [ -z "$text" ] || grep -qE "$text" $name.$r.log; } &&
+           { [ $code != 76 ] || grep -q "^rank $r was in exchange [0-9]* then: " $name.$r.log; }; then ok $name-$r
         else bad $name-$r "exit code $rc: $(tail -n 2 $name.$r.log)"; fi
     done
     kill -KILL "${pids[who]}" 2> /dev/null; wait "${pids[who]}" 2> /dev/null
