@@ -710,6 +710,11 @@ void rt_options_settle(const RtModel *m, RtOptions *o)
                     m->source);
         if (t->batch % t->accumulate)
             fail_divide(t);
+        if (strcmp(o->comm_dtype, "bf16") == 0 && m->real == RT_F64)
+            rt_fail(RT_EXIT_USAGE,
+                    "--comm-dtype bf16 is for gradients of fp32, and those of %s are fp64\nhint: "
+                    "leave it out, or compile with --precision=fp32",
+                    m->name);
         rt_tree_set(o->tree);
         if (t->batch % ((int64_t)rt_micro_steps(t) * rt_ranks()))
             fail_divide_ranks(t);
