@@ -126,7 +126,7 @@ static void open_wire(RtWireOpen *w, bool met)
 static void meet(const RtOptions *o)
 {
     const double eighth = o->comm_timeout / 8;
-    rt_store_open(&comm.launch, o->rendezvous_timeout, o->comm_timeout);
+    rt_store_open(&comm.launch, o->interface, o->rendezvous_timeout, o->comm_timeout);
     rt_watch_start(eighth < 1 ? eighth : 1);
 }
 

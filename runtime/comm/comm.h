@@ -93,7 +93,7 @@ void rt_store_serve(const RtLaunch *l, const char *interface, double timeout, do
 const char *rt_store_address(void); /* that it listens at: of the interface, if one was given */
 /* Connects, and waits until all ranks have: ends the program with a table of who is there where one
    does not come. */
-void rt_store_open(const RtLaunch *l, double timeout, double silence);
+void rt_store_open(const RtLaunch *l, const char *interface, double timeout, double silence);
 void rt_store_close(void); /* in order: not taken for a loss */
 enum { RT_WHO_TEXT = 160 };
 const char *rt_store_who(int rank,

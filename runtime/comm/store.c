@@ -29,6 +29,7 @@ static struct {
     RtLaunch launch;
     RtMeeting meeting; /* of a launch with a directory: what is written there */
     double timeout, silence;
+    const char *interface;
     atomic_bool told; /* this rank has said why it ends */
     char text[128], own[64];
     int32_t local_ranks;
@@ -300,6 +301,7 @@ __attribute__((noreturn)) static void fail_alone(double timeout, const char *rea
 {
     const RtLaunch *l = &store.launch;
     char ports[48];
+    rt_net_check(store.interface); /* which rank 0 may have ended for, too */
     if (!l->dir)
         rt_fail(RT_EXIT_STALL,
                 "rank %d found no rank 0 at %s %s within %.0f s: %s\nhint: is rank 0 started, "
@@ -335,11 +337,12 @@ static void connect_line(const RtLaunch *asked, Line *line, StoreOp op, double t
     }
 }
 
-void rt_store_open(const RtLaunch *l, double timeout, double silence)
+void rt_store_open(const RtLaunch *l, const char *interface, double timeout, double silence)
 {
     store_room();
     store.launch = *l;
     store.timeout = timeout;
+    store.interface = interface;
     store.silence = silence;
     snprintf(store.text, sizeof store.text, "%s port %d", l->host ? l->host : l->dir, l->port);
     connect_line(l, &store.main, STORE_HELLO, timeout);
