@@ -5,11 +5,14 @@
  *     late:N       the Nth sum of gradients takes 4 s more
  *     stop, hang   it does not come to the first exchange: the process is stopped, or its main
  *                  thread waits for ever
+ *     kill:N       in it the process is killed
+ *     behind:N     the Nth gathering of gradients is done, and 4 s later this rank goes on
  *
  * In: GLOO, the path of the real one. Compiled as libgradcc_gloo.so, for LD_LIBRARY_PATH.
  */
 #include <dlfcn.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +20,13 @@
 #include "wire/wire.h"
 
 static const RtWire *real;
-static int rank, size, left, late; /* gatherings, sums */
+static int rank, size;
+static int bit, late, dies, behind; /* exchanges until then, this one included; 0 = never */
+
+static const struct {
+    const char *name;
+    int *left;
+} counts[] = { { "bit:", &bit }, { "late:", &late }, { "kill:", &dies }, { "behind:", &behind } };
 
 static const char *open_real(RtWireOpen *o)
 {
@@ -35,10 +44,9 @@ static const char *open_real(RtWireOpen *o)
     const char *wrong = real->open(o);
     if (fault && strcmp(fault, "version") == 0)
         o->version = "Gloo 9.9.9";
-    if (fault && strncmp(fault, "bit:", 4) == 0)
-        left = atoi(fault + 4);
-    if (fault && strncmp(fault, "late:", 5) == 0)
-        late = atoi(fault + 5);
+    for (size_t i = 0; fault && i < sizeof counts / sizeof *counts; i++)
+        if (strncmp(fault, counts[i].name, strlen(counts[i].name)) == 0)
+            *counts[i].left = atoi(fault + strlen(counts[i].name));
     return wrong;
 }
 
@@ -54,6 +62,8 @@ static const char *scatter_gather(void *g, const void *from, const size_t *at, c
 {
     if (late > 0 && each > 4096 && --late == 0)
         (void)sleep(4);
+    if (dies > 0 && each > 4096 && --dies == 0)
+        (void)raise(SIGKILL);
     return real->scatter_gather(g, from, at, n, to, each);
 }
 
@@ -61,8 +71,11 @@ static const char *all_gather(void *g, void *base, const size_t *at, const size_
 {
     const char *wrong = real->all_gather(g, base, at, n);
     const int from = (rank + 1) % size;
-    if (left > 0 && n[from] > 4096 && --left == 0) /* of gradients */
+    const bool gradients = n[from] > 4096;
+    if (bit > 0 && gradients && --bit == 0)
         ((char *)base)[at[from] + 6] ^= 1;
+    if (behind > 0 && gradients && --behind == 0)
+        (void)sleep(4);
     return wrong;
 }
 

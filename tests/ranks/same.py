@@ -16,6 +16,9 @@ a, b = newest(sys.argv[1]), newest(sys.argv[2])
 limit = float(sys.argv[3]) if len(sys.argv) > 3 else 1e-12
 if list(a) != list(b):
     sys.exit("other parameters")
-worst, where = max((max(abs(x - y) for x, y in zip(a[name][1], b[name][1])), name) for name in a)
-if not worst <= limit:
-    sys.exit(f"{where}: parameters differ by {worst:.3g}")
+for name in a:
+    if len(a[name][1]) != len(b[name][1]):
+        sys.exit(f"{name}: other sizes")
+    for x, y in zip(a[name][1], b[name][1]):
+        if not abs(x - y) <= limit:  # nan is no number that agrees
+            sys.exit(f"{name}: {x:.17g} and {y:.17g}")
