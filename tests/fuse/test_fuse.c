@@ -303,7 +303,8 @@ static Program *read_program(Context *cx, const char *prelude, const char *path,
     Define *defines = NEW_ARRAY(cx->arena, Define, n + 1);
     for (int i = 0; i < n; i++) {
         const char *value = strchr(given[i], '=');
-        defines[i] = (Define){ intern_n(cx, given[i], (size_t)(value - given[i])), value + 1 };
+        defines[i] = (Define){ intern_n(cx, given[i], (size_t)(value - given[i])), value + 1,
+                               given[i] };
     }
     const SemOptions opt = { defines, n, prelude };
     Checked *c = tree && !diag_count(cx) ? sem_check(cx, tree, &opt) : NULL;
