@@ -132,7 +132,7 @@ static bool save_has_room(const char *dir, uint64_t bytes)
         return true;
     char need[RT_BYTES_TEXT], left[RT_BYTES_TEXT];
     rt_warn("%s: no checkpoint was saved: it takes %s, the disk has %s free; training goes on, "
-            "the last checkpoint is intact",
+            "and checkpoints that are there stay",
             dir, rt_bytes((double)bytes, need), rt_bytes(room, left));
     return false;
 }

@@ -123,11 +123,49 @@ static void open_wire(RtWireOpen *w, bool met)
 }
 
 /* Signs of life, from here on. */
+static const char *task_of(const RtOptions *o)
+{
+    static const char *const commands
+        [] = { [RT_DO_TRAIN] = "train", [RT_DO_EVAL] = "eval", [RT_DO_GENERATE] = "generate" };
+    const char *task = o->comm_check ? "--comm-check"
+                       : o->dry_run  ? "--dry-run"
+                                     : commands[o->command];
+    return rt_keep(rt_printf("%s, by %s", task, rt_place_is_host() ? "processors" : "GPUs"));
+}
+
+/* Ranks that do not do the same would wait for each other's exchanges. */
+static void compare_tasks(const RtOptions *o)
+{
+    const char *own = task_of(o);
+    char key[32];
+    if (o->command == RT_DO_GENERATE)
+        rt_fail(RT_EXIT_USAGE,
+                "generate writes one text, and was started by %s on %d ranks\nhint: "
+                "start it alone, without the launcher or its variables",
+                rt_launcher_name(comm.launch.by), comm.launch.size);
+    snprintf(key, sizeof key, "task/%d", comm.launch.rank);
+    rt_store_set(key, own, strlen(own));
+    for (int r = 1; r < comm.launch.size && comm.launch.rank == 0; r++) {
+        snprintf(key, sizeof key, "task/%d", r);
+        char *other = rt_store_get(key, NULL);
+        if (strcmp(own, other) != 0)
+            rt_fail(RT_EXIT_USAGE,
+                    "ranks were started to do different things:\n  rank 0    %s\n  rank %-4d %s\n"
+                    "hint: the same command on every rank",
+                    own, r, other);
+        free(other);
+    }
+    if (comm.launch.rank == 0)
+        rt_store_set("tasks", "", 0);
+    free(rt_store_get("tasks", NULL));
+}
+
 static void meet(const RtOptions *o)
 {
     const double eighth = o->comm_timeout / 8;
     rt_store_open(&comm.launch, o->interface, o->rendezvous_timeout, o->comm_timeout);
     rt_watch_start(eighth < 1 ? eighth : 1);
+    compare_tasks(o);
 }
 
 /* Rank 0 is where MPI says: its host and port are told through it. */

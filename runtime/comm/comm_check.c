@@ -183,6 +183,9 @@ int rt_comm_check(void)
     rt_comm_free(part);
     if (rt_ranks() > 1)
         check_speed(world);
+    else
+        printf("comm-check: one rank, which exchanges nothing: a launcher (mpirun, torchrun) or "
+               "--rank starts more\n");
     double all = failures;
     rt_comm_all_reduce(world, &all, 1, RT_F64, RT_SUM, "the failures of the check");
     return all > 0 ? RT_EXIT_FAIL : 0;

@@ -37,21 +37,21 @@ static const char *variable(const char *name) /* NULL where it is empty, too */
     return value && *value ? value : NULL;
 }
 
-static int number_of(const char *name, const char *text, int lo, int hi)
+/* said: where the text stands, "RANK=two" */
+static int number_of(const char *said, const char *text, int lo, int hi)
 {
     char *end;
     errno = 0;
     const long n = strtol(text, &end, 10);
     if (!isdigit((unsigned char)*text) || *end || errno || n < lo || n > hi)
-        rt_fail(RT_EXIT_USAGE, "%s%s%s: wants a whole number from %d to %d", name,
-                name[0] == '-' ? " HOST:" : "=", text, lo, hi);
+        rt_fail(RT_EXIT_USAGE, "%s: wants a whole number from %d to %d", said, lo, hi);
     return (int)n;
 }
 
 static int variable_number(const char *name, int lo, int hi, int otherwise)
 {
     const char *text = variable(name);
-    return text ? number_of(name, text, lo, hi) : otherwise;
+    return text ? number_of(rt_keep(rt_printf("%s=%s", name, text)), text, lo, hi) : otherwise;
 }
 
 /* Both or none of the two. */
@@ -80,10 +80,10 @@ static void set_address(RtLaunch *l, const char *text)
                 "--rendezvous %s: wants HOST:PORT, as in node1:29500 or [::1]:29500, or a "
                 "directory with a '/' in it, as in ./meet",
                 text);
+    l->port = number_of(rt_keep(rt_printf("--rendezvous %s", text)), colon + 1, 1, 65535);
     if (text[0] == '[' && text[n - 1] == ']')
         text++, n -= 2;
     l->host = rt_keep(rt_printf("%.*s", (int)n, text));
-    l->port = number_of("--rendezvous", colon + 1, 1, 65535);
 }
 
 static void set_master(const RtOptions *o, RtLaunch *l)

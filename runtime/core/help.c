@@ -80,6 +80,19 @@ static bool print_default(const RtModel *m, const RtOptions *o, const RtOption *
     return false;
 }
 
+static void print_ranks_and_codes(const RtOptions *o, FILE *to)
+{
+    if (o->command != RT_DO_GENERATE)
+        fprintf(to,
+                "\nseveral ranks: mpirun -n 4 %s ..., torchrun --no-python --nproc-per-node 4 "
+                "%s ..., srun, or\nRANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set for each; or "
+                "--rank, --world-size, --rendezvous\n",
+                o->program, o->program);
+    fprintf(to, "\nexit codes: 0 done; 1 failed; 2 wrong options or environment; 75 stopped by "
+                "SIGTERM or SIGUSR1,\n76 a rank was lost or late; 130 stopped by Ctrl-C "
+                "(75, 130: a checkpoint is written)\n");
+}
+
 static void print_options(const RtModel *m, const RtOptions *o, FILE *to)
 {
     for (int i = 0; i < rt_option_count(m); i++) {
@@ -127,4 +140,5 @@ void rt_help_print(const RtModel *m, const RtOptions *o, FILE *to)
     else
         fprintf(to, "\noptions [defaults; %s has no train block]\n", m->source);
     print_options(m, o, to);
+    print_ranks_and_codes(o, to);
 }

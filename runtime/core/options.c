@@ -677,12 +677,12 @@ __attribute__((noreturn)) static void fail_divide_ranks(const RtTrain *t)
 {
     const int64_t micro = rt_micro_steps(t), parts = micro * rt_ranks();
     const int64_t down = t->batch / parts * parts;
+    const char *less = down > 0 ? rt_keep(rt_printf("%lld or ", (long long)down)) : "";
     rt_fail(RT_EXIT_USAGE,
             "batch = %lld does not divide into %lld micro-step%s on each of %d rank%s\nhint: batch "
-            "%lld or %lld",
+            "%s%lld",
             (long long)t->batch, (long long)micro, micro == 1 ? "" : "s", rt_ranks(),
-            rt_ranks() == 1 ? "" : "s", (long long)(down > 0 ? down : parts),
-            (long long)(down + parts));
+            rt_ranks() == 1 ? "" : "s", less, (long long)(down + parts));
 }
 
 static void check_nonfinite(const RtOptions *o)

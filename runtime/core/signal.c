@@ -6,9 +6,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "run.h"
+#include "comm/comm.h"
 
 static volatile sig_atomic_t pending;
+static bool quiet; /* another rank says it */
 
 static void on_signal(int number)
 {
@@ -19,6 +20,8 @@ static void on_signal(int number)
         _exit(128 + number); /* 130 for Ctrl-C, 143 for SIGTERM */
     if (!pending)
         pending = number;
+    if (quiet)
+        return;
     const ssize_t put = number == SIGINT ? write(STDERR_FILENO, again, sizeof again - 1)
                                          : write(STDERR_FILENO, term, sizeof term - 1);
     RT_UNUSED(put);
@@ -27,6 +30,7 @@ static void on_signal(int number)
 void rt_signal_catch(void)
 {
     struct sigaction action = { .sa_handler = on_signal };
+    quiet = rt_ranks() > 1 && rt_rank() > 0;
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
     (void)sigaction(SIGINT, &action, NULL);

@@ -469,6 +469,13 @@ static void tell_place(void)
         printf("as planned\n");
 }
 
+/* "the newest is of step 500" */
+static const char *newest_text(const Train *t)
+{
+    return t->saved < 0 ? "there is none"
+                        : rt_keep(rt_printf("the newest is of step %lld", (long long)t->saved));
+}
+
 static void finish(Train *t, const RtMeans *last)
 {
     const RtState *state = t->run->state;
@@ -501,10 +508,7 @@ static void finish(Train *t, const RtMeans *last)
         tell_place();
     rt_buckets_report(state->buckets, state->step - t->start);
     if (t->dir && t->saved != state->step)
-        rt_fail(RT_EXIT_FAIL,
-                "the last checkpoint could not be written; the newest is of step "
-                "%lld",
-                (long long)t->saved);
+        rt_fail(RT_EXIT_FAIL, "the last checkpoint could not be written; %s", newest_text(t));
     if (t->dir) {
         printf("saved    %s/step-%08lld\n", t->dir, (long long)state->step);
         print_go_on(t, true);

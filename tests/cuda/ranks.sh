@@ -221,6 +221,12 @@ wrong one-gpu '2 2' 'ranks 0 and 1 are on one GPU, PCI 0000:01:00.0' --device 0
 grep -q 'hint: as many ranks on a host as GPUs; --local-rank, --device and CUDA_VISIBLE_DEVICES say which has which' one-gpu.0.log &&
     ok one-gpu-hint || bad one-gpu-hint "$(cat one-gpu.0.log)"
 CUDASIM_DEVICES=2 wrong too-many '2 2' 'this is rank 5 of its host, and the program sees 2 GPUs' --local-rank 5
+"$GRADCC" "$root/models/digits_mlp.model" -o digits.cpu
+port=$((port + 1))
+timeout 60 ./digits.gpu $digits --out none --rank 0 --world-size 2 --rendezvous localhost:$port > mixed.0.log 2>&1 & first=$!
+timeout 60 ./digits.cpu $digits --out none --rank 1 --world-size 2 --rendezvous localhost:$port > mixed.1.log 2>&1; codes=" $?"
+wait $first; codes=" $?$codes"
+says mixed "2 2" mixed.1.log 'ranks were started to do different things:' 'rank 0    train, by GPUs' 'rank 1    train, by processors'
 wrong gloo '2 2' '--comm gloo: wants auto or nccl: this program is for GPUs' --comm gloo
 RT_NCCL=/none wrong missing '1 1' 'NCCL, which sums over GPUs, is missing: '
 echo 'int ncclGetVersion(int *v) { *v = 22809; return 0; }' | $CC -shared -fPIC -x c - -o empty.so

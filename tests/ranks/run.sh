@@ -325,6 +325,7 @@ lost stopped STOP 2 76 'rank 2 \(.*\) has given no sign of life for [45] s: it i
 lost stopped-first STOP 0 76 'rank 0 \(.*\) has not answered for 4 s'
 lost terminated TERM 1 75 ''
 lost interrupted INT 2 130 ''
+grep -q stopping interrupted.2.log && bad interrupted-quiet "$(grep stopping interrupted.2.log)" || ok interrupted-quiet
 for name in terminated interrupted; do
     [ -e $name/step-*/manifest.json ] && ok $name-saved || bad $name-saved "$(cat $name.0.log)"
 done
@@ -368,7 +369,7 @@ for r in 0 1; do
 done
 LD_PRELOAD=./libslow.so gloo skips 2 ./faults --out skips --save 0 --nonfinite skip --steps 12 --comm-timeout 2
 says skips "0 0" skips.0.log 'note     ./faults --replay skips/crash runs that step again' 'skipped  1 update, not finite'
-wrong port-number 2 '--rendezvous HOST:99999: wants a whole number from 1 to 65535' -- --world-size 2 --rank 0 --rendezvous a:99999
+wrong port-number 2 '--rendezvous a:99999: wants a whole number from 1 to 65535' -- --world-size 2 --rank 0 --rendezvous a:99999
 
 # ---- through a directory --------------------------------------------------------------------------
 
@@ -700,6 +701,8 @@ kill $taken; wait $taken 2> /dev/null
 port=$((port + 5))
 gloo batch 2 ./gpt --data input.txt --dims T=24 --out none --batch 9
 says batch "2 2" batch.1.log "batch = 9 does not divide into 1 micro-step on each of 2 ranks" "batch 8 or 10"
+gloo few 2 ./gpt --data input.txt --dims T=24 --out none --batch 1
+says few "2 2" few.0.log "hint: batch 2"
 gloo wide 2 $run --out none --comm-dtype bf16
 for r in 0 1; do says wide-$r "2 2" wide.$r.log '--comm-dtype bf16 is for gradients of fp32, and those of chargpt are fp64'; done
 
@@ -784,6 +787,19 @@ differ() {
     says $name "2 2" $name.0.log "$text"
     grep -qF -- "$text" $name.1.log || bad $name-both "rank 1 says: $(cat $name.1.log)"
 }
+differ other-task 'ranks were started to do different things:' ./gpt --data input.txt --dry-run
+grep -q 'rank 1    --dry-run, by processors' other-task.0.log && ok other-task-table || bad other-task-table "$(cat other-task.0.log)"
+port=$((port + 1)) pids=()
+for r in 0 1; do
+    env RANK=$r WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$port timeout 30 ./gpt generate --checkpoint one > text.$r.log 2>&1 &
+    pids+=($!)
+done
+codes=; for r in "${pids[@]}"; do wait "$r"; codes="$codes $?"; done
+says generate "2 2" text.0.log 'generate writes one text, and was started by torchrun on 2 ranks' 'hint: start it alone'
+./gpt --comm-check > check-one.log 2>&1; codes=" $?"
+says check-one 0 check-one.log 'comm-check: one rank, which exchanges nothing: a launcher (mpirun, torchrun) or --rank starts more'
+./gpt --help > help.log; codes=" $?"
+says help 0 help.log 'several ranks: mpirun -n 4 ./gpt' '76 a rank was lost or late'
 (cat input.txt; echo more) > other.txt
 "$GRADCC" "$root/models/chargpt.model" --precision=fp64 $sizes -D rate=0.1 -o other >&2
 differ other-program 'ranks would not train the same model:' ./other --data input.txt
