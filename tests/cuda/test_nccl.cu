@@ -97,7 +97,7 @@ static void open_all(RtLaunch *l)
     memset(&o, 0, sizeof o);
     o.device = -1;
     rt_store_serve(l, NULL, 10, 60, &l->port);
-    rt_store_open(l, 10, 60);
+    rt_store_open(l, NULL, 10, 60);
     rt_nccl_now("the test");
     const char *text = rt_nccl_open(&o, l, &stream);
     stream.device = rt_device();
