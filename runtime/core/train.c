@@ -496,7 +496,7 @@ static void finish(Train *t, const RtMeans *last)
         printf("empty    %lld updates had no element that counts in the loss\n",
                (long long)state->empty);
     const double most = rt_memory_most(), over = most - rt_memory_planned();
-    printf("memory   peak %s, of it %.0f bytes allocated, ",
+    printf("memory   peak %s resident; %.0f bytes allocated, ",
            rt_memory_peak() < 0 ? "unknown" : rt_bytes(rt_memory_peak(), peak), most);
     if (over < 0 && !rt_place_is_host()) /* texts about a GPU's products have a longest length */
         printf("within what was planned\n");
