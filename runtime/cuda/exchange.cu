@@ -16,10 +16,9 @@
 
 enum { NOTES = 256, THREADS = 256, BLOCKS_MOST = 1024 };
 
-typedef struct {         /* in memory of the host; each field is written by one stream */
-    int64_t begun, done; /* exchanges, by their stream; */
-    uint64_t since,
-        took; /* nanoseconds: when the one under way began, and of sums that are timed */
+typedef struct {             /* in memory of the host; each field is written by one stream */
+    int64_t begun, done;     /* exchanges, by their stream; */
+    uint64_t since, took;    /* ns: when the one under way began; of sums that are timed */
     uint64_t behind, waited; /* when the compute stream began to wait for them, and how long */
 } Marks;
 
@@ -170,6 +169,19 @@ static void begin(const char *what)
 
 static void end(bool timed) { mark(&x.stream, timed ? ENDS_SUM : ENDS); }
 
+/* The same of one that what the compute stream has next waits for. */
+static void begin_now(const char *what, bool patient)
+{
+    note(what, patient);
+    begin(what);
+}
+
+static void end_now(void)
+{
+    end(false);
+    follow(rt_device_stream(), x.done, &x.stream);
+}
+
 void rt_exchange_join(void)
 {
     RtStream *compute = rt_device_stream();
@@ -220,11 +232,9 @@ void rt_comm_wait(int64_t number)
 
 double *rt_exchange_gather(const double *values, int n, const char *what)
 {
-    note(what, false);
-    begin(what);
+    begin_now(what, false);
     rt_nccl_gather(values, x.values, n);
-    end(false);
-    follow(rt_device_stream(), x.done, &x.stream);
+    end_now();
     return x.values;
 }
 
@@ -249,11 +259,9 @@ static void exchange_pieces(const RtComm *c, int pieces, void *at, ptrdiff_t n, 
         return;
     char *const by = stage(bytes);
     rt_place_put(by, at, bytes);
-    note(what, false);
-    begin(what);
+    begin_now(what, false);
     (void)pieces_run(c, pieces, by, n, type, op);
-    end(false);
-    follow(rt_device_stream(), x.done, &x.stream);
+    end_now();
     rt_place_get(at, by, bytes);
 }
 
@@ -283,11 +291,9 @@ static void exchange_bytes(const RtComm *c, MoveBytes move, void *at, size_t byt
         return;
     char *const by = stage(bytes);
     rt_place_put(by, at, bytes);
-    note(what, false);
-    begin(what);
+    begin_now(what, false);
     move(c->group, by, bytes, peer);
-    end(false);
-    follow(rt_device_stream(), x.done, &x.stream);
+    end_now();
     if (move != rt_nccl_send)
         rt_place_get(at, by, bytes);
 }
@@ -313,11 +319,9 @@ void rt_comm_barrier(const RtComm *c, const char *what)
         return;
     char *const by = stage(sizeof(double));
     rt_place_fill(by, 0, sizeof(double));
-    note(what, true);
-    begin(what);
+    begin_now(what, true);
     (void)pieces_run(c, RT_REDUCE_PIECES | RT_GATHER_PIECES, by, 1, RT_F64, RT_SUM);
-    end(false);
-    follow(rt_device_stream(), x.done, &x.stream);
+    end_now();
     rt_stream_wait(rt_device_stream());
 }
 
@@ -433,12 +437,11 @@ static void connect_all(void)
             (void)rt_comm_begin_sum(at, wide ? (n + 1) / 2 : n, wide ? RT_F64 : RT_F32, what);
     rt_exchange_join();
     (void)rt_exchange_gather((const double *)at, RT_MAX_SLOTS + 1, what);
-    note(what, false);
-    begin(what);
+    begin_now(what, false);
     (void)pieces_run(rt_comm_world(), RT_REDUCE_PIECES | RT_GATHER_PIECES, at, rt_ranks(), RT_F64,
                      RT_SUM);
-    end(false);
-    rt_stream_wait(&x.stream);
+    end_now();
+    rt_stream_wait(rt_device_stream());
     place_give(at);
     rt_comm_barrier(rt_comm_world(), "the start of the run");
     x.marks->took = 0;
